@@ -1,0 +1,301 @@
+"""The disk as the log sees it: a port, and the real one behind it.
+
+Everything that the log writes goes through `Disk` and `DiskFile`, so that tests can run the same
+code on a simulated disk which forgets what was not synced (tests/faults/). The rules it is built
+on: data is durable after `DiskFile.sync`, a name after `Disk.sync_directory`, and a failed sync
+is never tried again (the kernel may have dropped the pages it could not write).
+It knows nothing about batches, segments or topics.
+"""
+
+import contextlib
+import errno
+import fcntl
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol, TypeAlias
+
+from millstream.base.errors import Corrupt, Rejected, Retryable
+
+Bytes: TypeAlias = bytes | bytearray | memoryview
+
+# The kernel takes at most this many buffers in one vectored write (UIO_MAXIOV on Linux).
+IOVEC_MAX = 1024
+# No space, quota exceeded, file too large for the file system: all three heal when space is freed.
+FULL_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+
+
+class DiskFull(Retryable):
+    """A write found no space; nothing of it was kept."""
+
+    def __init__(self, *, path: Path) -> None:
+        super().__init__(f"{path}: no space left on the disk; free some, writing goes on by itself")
+        self.path = path
+
+
+class DiskFailed(Corrupt):
+    """The operating system could not read, write or sync."""
+
+    def __init__(self, *, path: Path, action: str, error: OSError) -> None:
+        super().__init__(
+            f"{path}: {action} failed ({os.strerror(error.errno or 0)}); check the disk and the "
+            "system's messages, then restart"
+        )
+        self.path, self.action, self.error = path, action, error
+
+
+class Unwritable(Rejected):
+    """A directory or file that must be writable is not."""
+
+    def __init__(self, *, path: Path, reason: str) -> None:
+        super().__init__(
+            f"{path}: cannot be used ({reason}); choose another path or mend its rights"
+        )
+        self.path, self.reason = path, reason
+
+
+class DiskFile(Protocol):
+    """One open file that grows at its end. `size` counts what was appended, synced or not."""
+
+    path: Path
+    size: int
+
+    def append(self, chunks: Sequence[Bytes]) -> None:
+        """Write all chunks at the end, or nothing: `DiskFull` leaves the file as it was."""
+
+    def read(self, position: int, size: int) -> Bytes:
+        """Up to `size` bytes from `position`; fewer only at the end of the file."""
+
+    def read_cached(self, position: int, size: int) -> Bytes | None:
+        """Like `read`, but None if that would wait for the device."""
+
+    def overwrite(self, data: Bytes) -> None:
+        """Replace the whole content. Not atomic: for files that can be rebuilt."""
+
+    def truncate(self, size: int) -> None: ...
+
+    def sync(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Disk(Protocol):
+    """Directories and names."""
+
+    def open(self, path: Path) -> DiskFile:
+        """Open for reading and appending; an absent file is created, empty."""
+
+    def names(self, directory: Path) -> list[str]: ...
+
+    def exists(self, path: Path) -> bool: ...
+
+    def make_directory(self, path: Path) -> None:
+        """Create one directory (its parent exists); an existing one is fine."""
+
+    def remove_directory(self, path: Path) -> None:
+        """Remove an empty directory."""
+
+    def rename(self, source: Path, target: Path) -> None: ...
+
+    def remove(self, path: Path) -> None: ...
+
+    def sync_directory(self, path: Path) -> None: ...
+
+    def free_bytes(self, path: Path) -> int: ...
+
+
+def replace_file(disk: Disk, path: Path, content: bytes) -> None:
+    """Swap in a whole new content: after a crash the file holds the old one or the new one."""
+    temporary = path.with_name(path.name + ".tmp")
+    file = disk.open(temporary)
+    try:
+        file.truncate(0)
+        file.append([content])
+        file.sync()
+    finally:
+        file.close()
+    disk.rename(temporary, path)
+    disk.sync_directory(path.parent)
+
+
+def read_file(disk: Disk, path: Path) -> bytes | None:
+    """The whole content, or None if there is no such file."""
+    if not disk.exists(path):
+        return None
+    file = disk.open(path)
+    try:
+        return bytes(file.read(0, file.size))
+    finally:
+        file.close()
+
+
+class RealFile:
+    """A `DiskFile` on the operating system."""
+
+    __slots__ = ("_fd", "path", "size")
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self.size = os.fstat(self._fd).st_size
+
+    def append(self, chunks: Sequence[Bytes]) -> None:
+        start = self.size
+        try:
+            for first in range(0, len(chunks), IOVEC_MAX):
+                self._append_some(chunks[first : first + IOVEC_MAX])
+        except OSError as error:
+            self._undo_append(start)
+            if error.errno in FULL_ERRNOS:
+                raise DiskFull(path=self.path) from error
+            raise DiskFailed(path=self.path, action="write", error=error) from error
+
+    def _append_some(self, chunks: Sequence[Bytes]) -> None:
+        wanted = sum(map(len, chunks))
+        written = os.pwritev(self._fd, chunks, self.size)
+        self.size += written
+        if written < wanted:  # a full disk takes a part first; the retry raises the reason
+            rest = memoryview(b"".join(chunks))[written:]
+            while rest:
+                count = os.pwrite(self._fd, rest, self.size)
+                self.size += count
+                rest = rest[count:]
+
+    def _undo_append(self, start: int) -> None:
+        # If even this fails, bytes past `size` stay behind: the next append overwrites
+        # them, and recovery cuts them off as a torn tail.
+        self.size = start
+        with contextlib.suppress(OSError):
+            os.ftruncate(self._fd, start)
+
+    def read(self, position: int, size: int) -> Bytes:
+        try:
+            data = os.pread(self._fd, size, position)
+            while len(data) < size:
+                more = os.pread(self._fd, size - len(data), position + len(data))
+                if not more:
+                    break
+                data += more
+            return data
+        except OSError as error:
+            raise DiskFailed(path=self.path, action="read", error=error) from error
+
+    def read_cached(self, position: int, size: int) -> Bytes | None:
+        size = max(0, min(size, self.size - position))
+        buffer = bytearray(size)
+        try:
+            count = os.preadv(self._fd, [buffer], position, os.RWF_NOWAIT)
+        except BlockingIOError:
+            return None
+        except OSError as error:
+            if error.errno == errno.EOPNOTSUPP:  # some file systems: read as usual
+                return self.read(position, size)
+            raise DiskFailed(path=self.path, action="read", error=error) from error
+        return buffer if count == size else None
+
+    def overwrite(self, data: Bytes) -> None:
+        self.truncate(0)
+        self.append([data])
+
+    def truncate(self, size: int) -> None:
+        try:
+            os.ftruncate(self._fd, size)
+        except OSError as error:
+            raise DiskFailed(path=self.path, action="truncate", error=error) from error
+        self.size = size
+
+    def sync(self) -> None:
+        try:
+            os.fdatasync(self._fd)
+        except OSError as error:
+            raise DiskFailed(path=self.path, action="sync", error=error) from error
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def __del__(self) -> None:
+        # A segment that retention dropped may still be read; its last reader closes it.
+        self.close()
+
+
+class RealDisk:
+    """A `Disk` on the operating system."""
+
+    def open(self, path: Path) -> DiskFile:
+        try:
+            return RealFile(path)
+        except OSError as error:
+            if error.errno in FULL_ERRNOS:
+                raise DiskFull(path=path) from error
+            raise Unwritable(path=path, reason=os.strerror(error.errno or 0)) from error
+
+    def names(self, directory: Path) -> list[str]:
+        return os.listdir(directory)
+
+    def exists(self, path: Path) -> bool:
+        return path.exists()
+
+    def make_directory(self, path: Path) -> None:
+        try:
+            path.mkdir(exist_ok=True)
+        except OSError as error:
+            if error.errno in FULL_ERRNOS:
+                raise DiskFull(path=path) from error
+            raise Unwritable(path=path, reason=os.strerror(error.errno or 0)) from error
+
+    def remove_directory(self, path: Path) -> None:
+        path.rmdir()
+
+    def rename(self, source: Path, target: Path) -> None:
+        os.replace(source, target)
+
+    def remove(self, path: Path) -> None:
+        path.unlink()
+
+    def sync_directory(self, path: Path) -> None:
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        except OSError as error:
+            raise DiskFailed(path=path, action="sync of the directory", error=error) from error
+        finally:
+            os.close(fd)
+
+    def free_bytes(self, path: Path) -> int:
+        status = os.statvfs(path)
+        return status.f_bavail * status.f_frsize
+
+
+class FileLock:
+    """Holds an exclusive lock on a file for as long as this process lives."""
+
+    def __init__(self, path: Path) -> None:
+        try:
+            self._file = open(path, "a+b")  # noqa: SIM115 - held open: closing gives the lock back
+        except OSError as error:
+            raise Unwritable(path=path.parent, reason=os.strerror(error.errno or 0)) from error
+        self.path = path
+
+    def take(self) -> bool:
+        """True if the lock is ours now, False if another process holds it."""
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+    def note(self, text: str) -> None:
+        """Leave a word for whoever finds the lock taken."""
+        self._file.seek(0)
+        self._file.truncate()
+        self._file.write(text.encode())
+        self._file.flush()
+
+    def read_note(self) -> str:
+        self._file.seek(0)
+        return self._file.read().decode(errors="replace")
+
+    def release(self) -> None:
+        self._file.close()

@@ -1,0 +1,279 @@
+"""The data directory: who owns it, what format it has, and the partition logs in it.
+
+    millstream.lock                     held by the owner; says which process that is
+    millstream.json                     format version, cluster id, epoch of the owner
+    .kafka_cleanshutdown                there if the last owner closed everything
+    recovery-point-offset-checkpoint    per partition: what is known to be synced
+    log-start-offset-checkpoint         per partition: first offset, where records were deleted
+    <topic>-<partition>/                one partition log each, in Kafka's layout
+
+One process owns a directory at a time. Each owner has a higher epoch than all before it; it is
+the leader epoch of what it writes, and an owner that finds a higher one stops.
+"""
+
+import base64
+import contextlib
+import json
+import logging
+import os
+import re
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TypeAlias
+
+from millstream.base.disk import Disk, FileLock, RealDisk, Unwritable, read_file, replace_file
+from millstream.base.errors import Corrupt, Rejected
+from millstream.log.config import LogConfig
+from millstream.log.partition_log import PartitionLog
+
+logger = logging.getLogger(__name__)
+
+FORMAT_VERSION = 1
+META_FILE = "millstream.json"
+LOCK_FILE = "millstream.lock"
+CLEAN_FILE = ".kafka_cleanshutdown"
+RECOVERY_POINTS_FILE = "recovery-point-offset-checkpoint"
+START_OFFSETS_FILE = "log-start-offset-checkpoint"
+PARTITION_METADATA_FILE = "partition.metadata"
+# A deleted partition: `<topic>-<partition>.<32 hex digits>-delete`, removed in the background.
+DELETED_DIRECTORY = re.compile(r".+-\d+\.[0-9a-f]{32}-delete")
+PARTITION_DIRECTORY = re.compile(r"(.+)-(\d+)")
+
+Partition: TypeAlias = tuple[str, int]
+
+
+class DirectoryLocked(Rejected):
+    def __init__(self, *, path: Path, owner: str) -> None:
+        super().__init__(
+            f"{path}: in use by another broker ({owner or 'unknown process'}); stop it first, or "
+            "choose another directory"
+        )
+        self.path, self.owner = path, owner
+
+
+class FormatTooNew(Rejected):
+    def __init__(self, *, path: Path, found: int) -> None:
+        super().__init__(
+            f"{path}: written in format {found}, this version knows up to {FORMAT_VERSION}; "
+            "install a newer millstream, nothing was changed"
+        )
+        self.path, self.found = path, found
+
+
+class OwnershipLost(Corrupt):
+    def __init__(self, *, path: Path, epoch: int, found: int) -> None:
+        super().__init__(
+            f"{path}: epoch {epoch} owned it, but {found} has taken over; this broker stops "
+            "before both write to the same files"
+        )
+        self.path, self.epoch, self.found = path, epoch, found
+
+
+class LogDirectory:
+    """The owner's view of a data directory. Close it to leave a clean one behind."""
+
+    def __init__(self, path: Path, *, disk: Disk | None = None) -> None:
+        self.path = path
+        self.disk = disk or RealDisk()
+        self._lock = self._take_lock(path)
+        self.cluster_id, self.epoch = self._take_over()
+        clean = path / CLEAN_FILE
+        self._was_closed_cleanly = self.disk.exists(clean)
+        if self._was_closed_cleanly:
+            self.disk.remove(clean)
+            self.disk.sync_directory(path)
+        self._start_offsets = self._load_offsets(START_OFFSETS_FILE)
+        self._synced_offsets = self._load_offsets(RECOVERY_POINTS_FILE)
+        self.logs: dict[Partition, PartitionLog] = {}
+        self._remove_deleted_directories()
+
+    # --- ownership ----------------------------------------------------------------------------
+
+    def _take_lock(self, path: Path) -> FileLock:
+        if isinstance(self.disk, RealDisk):
+            try:
+                path.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise Unwritable(path=path, reason=os.strerror(error.errno or 0)) from error
+        lock = FileLock(path / LOCK_FILE)
+        if not lock.take():
+            owner = lock.read_note().strip()
+            lock.release()
+            raise DirectoryLocked(path=path, owner=owner)
+        lock.note(f"process {os.getpid()}\n")
+        return lock
+
+    def _take_over(self) -> tuple[str, int]:
+        found = self._read_meta()
+        cluster_id = str(found.get("cluster_id") or new_id())
+        epoch = int(str(found.get("epoch", -1))) + 1
+        self._write_meta(cluster_id, epoch)
+        return cluster_id, epoch
+
+    def _read_meta(self) -> dict[str, object]:
+        content = read_file(self.disk, self.path / META_FILE)
+        if content is None:
+            return {}
+        try:
+            meta = json.loads(content)
+            version = int(meta["format"])
+        except (ValueError, KeyError, TypeError) as error:
+            self._lock.release()
+            raise Corrupt(f"{self.path / META_FILE}: cannot be read ({error})") from error
+        if version > FORMAT_VERSION:
+            self._lock.release()
+            raise FormatTooNew(path=self.path, found=version)
+        return dict(meta)
+
+    def _write_meta(self, cluster_id: str, epoch: int) -> None:
+        meta = {"format": FORMAT_VERSION, "cluster_id": cluster_id, "epoch": epoch}
+        replace_file(self.disk, self.path / META_FILE, json.dumps(meta, indent=1).encode())
+
+    def check_ownership(self) -> None:
+        """Raise OwnershipLost if another process has taken the directory over."""
+        found = int(str(self._read_meta().get("epoch", -1)))
+        if found != self.epoch:
+            raise OwnershipLost(path=self.path, epoch=self.epoch, found=found)
+
+    # --- partitions ---------------------------------------------------------------------------
+
+    def directory_of(self, partition: Partition) -> Path:
+        topic, number = partition
+        return self.path / f"{topic}-{number}"
+
+    def partitions_on_disk(self) -> list[Partition]:
+        """Every partition that has a directory, opened or not."""
+        found = []
+        for name in self.disk.names(self.path):
+            match = PARTITION_DIRECTORY.fullmatch(name)
+            if match and not DELETED_DIRECTORY.fullmatch(name):
+                found.append((match[1], int(match[2])))
+        return sorted(found)
+
+    def open_partition(
+        self, partition: Partition, config: LogConfig, *, topic_id: bytes, now_ms: int
+    ) -> PartitionLog:
+        """Open a partition's log, recovering it if need be; create it if it is new."""
+        directory = self.directory_of(partition)
+        if not self.disk.exists(directory / PARTITION_METADATA_FILE):
+            self._create_partition(directory, topic_id)
+        log = PartitionLog(
+            self.disk,
+            directory,
+            config,
+            leader_epoch=self.epoch,
+            now_ms=now_ms,
+            start_offset=self._start_offsets.get(partition, 0),
+            synced_offset=self._synced_offsets.get(partition, 0),
+            was_closed_cleanly=self._was_closed_cleanly,
+        )
+        self.logs[partition] = log
+        return log
+
+    def _create_partition(self, directory: Path, topic_id: bytes) -> None:
+        self.disk.make_directory(directory)
+        self.disk.sync_directory(self.path)
+        text = f"version: 0\ntopic_id: {id_to_text(topic_id)}"
+        replace_file(self.disk, directory / PARTITION_METADATA_FILE, text.encode())
+
+    def delete_records(self, partition: Partition, before_offset: int) -> None:
+        """Hide the records below `before_offset`, durably, and free their segments."""
+        log = self.logs[partition]
+        if before_offset > log.start_offset:
+            if before_offset <= log.high_watermark:
+                self._start_offsets[partition] = before_offset
+                self._save_offsets(START_OFFSETS_FILE, self._start_offsets)
+            log.advance_start(before_offset)
+
+    def delete_partition(self, partition: Partition, *, now_ms: int) -> None:
+        """Remove a partition: first its name, so that a crash cannot bring half of it back."""
+        log = self.logs.pop(partition, None)
+        if log is not None:
+            log.close(now_ms=now_ms)
+        directory = self.directory_of(partition)
+        for offsets in (self._start_offsets, self._synced_offsets):
+            offsets.pop(partition, None)
+        if self.disk.exists(directory):
+            doomed = directory.with_name(f"{directory.name}.{uuid.uuid4().hex}-delete")
+            self.disk.rename(directory, doomed)
+            self.disk.sync_directory(self.path)
+            self._remove_directory(doomed)
+
+    def _remove_deleted_directories(self) -> None:
+        for name in self.disk.names(self.path):
+            if DELETED_DIRECTORY.fullmatch(name):
+                self._remove_directory(self.path / name)
+
+    def _remove_directory(self, directory: Path) -> None:
+        for name in self.disk.names(directory):
+            self.disk.remove(directory / name)
+        self.disk.remove_directory(directory)
+
+    # --- checkpoints --------------------------------------------------------------------------
+
+    def save_recovery_points(self) -> None:
+        """Note what is synced, so that recovery can tell damage from an unfinished write."""
+        synced = {partition: log.synced_offset for partition, log in self.logs.items()}
+        if synced != self._synced_offsets:
+            self._synced_offsets = synced
+            self._save_offsets(RECOVERY_POINTS_FILE, synced)
+
+    def _load_offsets(self, name: str) -> dict[Partition, int]:
+        content = read_file(self.disk, self.path / name)
+        try:
+            return offsets_from_text((content or b"").decode())
+        except (Corrupt, UnicodeDecodeError) as error:
+            logger.error("%s: not used: %s", self.path / name, error)
+            return {}
+
+    def _save_offsets(self, name: str, offsets: Mapping[Partition, int]) -> None:
+        replace_file(self.disk, self.path / name, offsets_to_text(offsets).encode())
+
+    # --- close --------------------------------------------------------------------------------
+
+    def close(self, *, now_ms: int) -> bool:
+        """Close every log; True if all are complete on disk: the next start can trust them."""
+        closed = [log.close(now_ms=now_ms) for log in self.logs.values()]
+        is_clean = all(closed)
+        if is_clean:
+            with contextlib.suppress(OSError):
+                self.save_recovery_points()
+                replace_file(self.disk, self.path / CLEAN_FILE, b'{"version":0}\n')
+        self._lock.release()
+        return is_clean
+
+
+# A checkpoint file, text, in Kafka's format: a version line "0", a line with the number of
+# entries, then "topic partition offset" per line.
+CHECKPOINT_VERSION = "0"
+
+
+def offsets_to_text(offsets: Mapping[Partition, int]) -> str:
+    rows = [f"{topic} {number} {offset}" for (topic, number), offset in sorted(offsets.items())]
+    return "\n".join([CHECKPOINT_VERSION, str(len(rows)), *rows]) + "\n"
+
+
+def offsets_from_text(text: str) -> dict[Partition, int]:
+    if not text:
+        return {}
+    try:
+        version, count, *rows = text.split("\n")[:-1]
+        offsets = {
+            (topic, int(number)): int(offset)
+            for topic, number, offset in (row.split(" ") for row in rows)
+        }
+    except ValueError as error:
+        raise Corrupt(f"checkpoint cannot be read ({error})") from error
+    if version != CHECKPOINT_VERSION or int(count) != len(offsets):
+        raise Corrupt(f"checkpoint of version {version} with {count} entries, {len(offsets)} read")
+    return offsets
+
+
+def new_id() -> str:
+    return id_to_text(uuid.uuid4().bytes)
+
+
+def id_to_text(identity: bytes) -> str:
+    """Kafka writes its UUIDs in URL-safe base64 without padding."""
+    return base64.urlsafe_b64encode(identity).rstrip(b"=").decode()

@@ -1,0 +1,454 @@
+"""The log of one partition: append at the end, read from anywhere, delete at the front.
+
+It owns the segments, the producers' state and the leader epochs of one directory. Records up to
+the high watermark are visible; without `relaxed` settings those are the synced ones. It neither
+runs threads nor waits: a caller takes a `SyncJob`, runs it wherever it likes, and hands it back.
+"""
+
+import bisect
+import contextlib
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+
+from millstream.base.disk import Disk, DiskFailed, DiskFile, DiskFull
+from millstream.base.errors import MillstreamError, Rejected, Retryable
+from millstream.base.offsets import OffsetRange
+from millstream.log.config import LogConfig
+from millstream.log.record_batch import (
+    NO_TIMESTAMP,
+    BatchHeader,
+    InvalidBatch,
+    check_produced_batch,
+    decode_records,
+    write_append_time,
+    write_offset,
+)
+from millstream.log.recovery import open_log, save_epochs
+from millstream.log.retention import expired_count
+from millstream.log.segment import SEGMENT_SUFFIXES, Segment, open_segment, segment_name
+from millstream.log.snapshots import SNAPSHOT_SUFFIX, SnapshotFiles
+
+logger = logging.getLogger(__name__)
+
+# Index entries hold offsets relative to the segment in 32 bits, of which Java uses 31.
+RELATIVE_OFFSET_MAX = (1 << 31) - 1
+
+
+class OffsetOutOfRange(Rejected):
+    def __init__(self, *, partition: str, offset: int, available: OffsetRange) -> None:
+        super().__init__(f"{partition}: offset {offset} is not in {available}")
+        self.partition, self.offset, self.available = partition, offset, available
+
+
+class BatchTooLarge(Rejected):
+    def __init__(self, *, partition: str, size_bytes: int, limit_bytes: int) -> None:
+        super().__init__(
+            f"{partition}: a batch of {size_bytes} bytes is over max.message.bytes={limit_bytes}"
+        )
+        self.partition, self.size_bytes, self.limit_bytes = partition, size_bytes, limit_bytes
+
+
+class TimestampOutOfRange(Rejected):
+    def __init__(self, *, partition: str, timestamp_ms: int, now_ms: int) -> None:
+        super().__init__(
+            f"{partition}: timestamp {timestamp_ms} is too far from the broker's time {now_ms} "
+            "(message.timestamp.before.max.ms, message.timestamp.after.max.ms)"
+        )
+        self.partition, self.timestamp_ms, self.now_ms = partition, timestamp_ms, now_ms
+
+
+class LogReadOnly(Retryable):
+    """A sync failed once. What it lost is unknown, so nothing more is written to this log."""
+
+    def __init__(self, *, partition: str, cause: MillstreamError) -> None:
+        super().__init__(f"{partition}: read-only since a write could not be made durable: {cause}")
+        self.partition, self.cause = partition, cause
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """Where a batch stands: offsets [base_offset, end_offset). Durable once synced past the end."""
+
+    base_offset: int
+    end_offset: int
+    append_time_ms: int
+    size_bytes: int
+    is_duplicate: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SyncJob:
+    """Makes everything up to `end_offset` durable. `run` may block: call it in a thread."""
+
+    segment: Segment
+    file: DiskFile
+    end_offset: int
+    end_position: int
+
+    def run(self) -> None:
+        self.file.sync()
+
+
+@dataclass(frozen=True, slots=True)
+class TimedOffset:
+    offset: int
+    timestamp_ms: int
+
+
+class PartitionLog:
+    """Offsets [start_offset, end_offset), of which those below high_watermark are visible.
+
+    One thread owns it. The segments are contiguous; only the last one grows.
+    """
+
+    def __init__(
+        self,
+        disk: Disk,
+        directory: Path,
+        config: LogConfig,
+        *,
+        leader_epoch: int,
+        now_ms: int,
+        start_offset: int = 0,
+        synced_offset: int = 0,
+        was_closed_cleanly: bool = False,
+    ) -> None:
+        self.name = directory.name
+        self.directory = directory
+        self.config = config
+        self.leader_epoch = leader_epoch
+        self.failure: LogReadOnly | None = None
+        self._disk = disk
+        self._sync_in_flight = False
+        self._unsynced_messages = 0
+        self._synced_at_ms = now_ms
+        self._snapshots = SnapshotFiles(disk, directory)
+        opened = open_log(
+            disk,
+            directory,
+            self._snapshots,
+            config=config,
+            now_ms=now_ms,
+            start_offset=start_offset,
+            synced_offset=synced_offset,
+            was_closed_cleanly=was_closed_cleanly,
+        )
+        self.producers = opened.producers
+        self.epochs = opened.epochs
+        self._segments = opened.segments
+        # The last segment takes no more appends: the next one rolls first.
+        self._is_sealed = opened.is_sealed
+        self.start_offset = max(start_offset, self._segments[0].base_offset)
+        self.synced_offset = self.high_watermark = self.end_offset
+        self._visible_position = self._active.size_bytes
+
+    # --- facts --------------------------------------------------------------------------------
+
+    @property
+    def end_offset(self) -> int:
+        return self._segments[-1].end_offset
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(segment.size_bytes for segment in self._segments)
+
+    @property
+    def segment_count(self) -> int:
+        return len(self._segments)
+
+    @property
+    def available(self) -> OffsetRange:
+        return OffsetRange(start=self.start_offset, end=self.high_watermark)
+
+    @property
+    def _active(self) -> Segment:
+        return self._segments[-1]
+
+    # --- append -------------------------------------------------------------------------------
+
+    def append(self, batch: memoryview, *, now_ms: int) -> Appended:
+        """Check one batch, give it its offset, and write it. `batch` is changed in place.
+
+        A batch that its producer sent before is not written again: its first place is returned.
+        """
+        if self.failure is not None:
+            raise self.failure
+        size_bytes = len(batch)
+        if size_bytes > self.config.message_bytes_max:
+            raise BatchTooLarge(
+                partition=self.name,
+                size_bytes=size_bytes,
+                limit_bytes=self.config.message_bytes_max,
+            )
+        header = check_produced_batch(batch)
+        stored = self.producers.check(header)
+        if stored is not None:
+            return Appended(
+                stored.base_offset, stored.last_offset + 1, NO_TIMESTAMP, 0, is_duplicate=True
+            )
+        header = self._stamp(batch, header, now_ms)
+        return self._append_checked(batch, header, now_ms)
+
+    def _append_checked(self, batch: memoryview, header: BatchHeader, now_ms: int) -> Appended:
+        size_bytes = len(batch)
+        if self._must_roll(size_bytes, header, now_ms):
+            self.roll(now_ms=now_ms)
+        base_offset = self._active.end_offset
+        if self.epochs.begin(self.leader_epoch, base_offset):
+            save_epochs(self._disk, self.directory, self.epochs)
+        write_offset(batch, base_offset=base_offset, leader_epoch=self.leader_epoch)
+        header = header._replace(base_offset=base_offset, leader_epoch=self.leader_epoch)
+        self._write(batch, header)
+        self.producers.note(header)
+        self._unsynced_messages += header.record_count
+        if not self.config.syncs_before_ack:
+            self._show(self._active)
+        append_time_ms = header.max_timestamp if header.is_log_append_time else NO_TIMESTAMP
+        return Appended(
+            base_offset, header.last_offset + 1, append_time_ms, size_bytes, is_duplicate=False
+        )
+
+    def _write(self, batch: memoryview, header: BatchHeader) -> None:
+        try:
+            self._active.append(batch, header)
+        except DiskFailed as error:
+            self.fail(error)
+            raise self._read_only(error) from error
+
+    def _stamp(self, batch: memoryview, header: BatchHeader, now_ms: int) -> BatchHeader:
+        if self.config.is_log_append_time:
+            return write_append_time(batch, header, now_ms=now_ms)
+        if header.is_log_append_time:
+            raise InvalidBatch("only the broker may stamp a batch with its append time")
+        newest = header.max_timestamp
+        if newest - now_ms > self.config.timestamp_after_max_ms:
+            raise TimestampOutOfRange(partition=self.name, timestamp_ms=newest, now_ms=now_ms)
+        if self.config.timestamp_before_max_ms < now_ms:
+            # Only the records know the oldest timestamp; rare enough to decode them here.
+            oldest = min(record.timestamp_ms for record in decode_records(batch))
+            if now_ms - oldest > self.config.timestamp_before_max_ms:
+                raise TimestampOutOfRange(partition=self.name, timestamp_ms=oldest, now_ms=now_ms)
+        return header
+
+    def _must_roll(self, size_bytes: int, header: BatchHeader, now_ms: int) -> bool:
+        active = self._active
+        if self._is_sealed:
+            return True
+        if active.size_bytes == 0:
+            return False
+        last_offset = active.end_offset + header.last_offset_delta
+        return (
+            active.size_bytes + size_bytes > self.config.segment_bytes
+            or now_ms - active.created_ms >= self.config.segment_ms
+            or last_offset - active.base_offset > RELATIVE_OFFSET_MAX
+            or active.offsets.size_bytes >= self.config.segment_index_bytes
+        )
+
+    def roll(self, *, now_ms: int) -> None:
+        """Close the last segment and start the next. After a failure it can be called again."""
+        try:
+            if not self._is_sealed:
+                self._active.seal()
+                self._is_sealed = True
+                self._note_synced(self._active, self.end_offset)
+            self._snapshots.save(self.end_offset, self.producers)
+            successor = open_segment(
+                self._disk,
+                self.directory,
+                self.end_offset,
+                index_interval_bytes=self.config.index_interval_bytes,
+                created_ms=now_ms,
+                is_active=True,
+            )
+            self._disk.sync_directory(self.directory)
+        except DiskFailed as error:
+            self.fail(error)
+            raise self._read_only(error) from error
+        self._segments.append(successor)
+        self._is_sealed = False
+        self._visible_position = 0
+        self._snapshots.drop_old()
+
+    # --- sync ---------------------------------------------------------------------------------
+
+    def sync_job(self) -> SyncJob | None:
+        """What there is to sync now; None if nothing, or if the last job is not back yet."""
+        if self._sync_in_flight or self.failure is not None or not self.has_unsynced:
+            return None
+        self._sync_in_flight = True
+        active = self._active
+        return SyncJob(active, active.log, active.end_offset, active.size_bytes)
+
+    @property
+    def has_unsynced(self) -> bool:
+        return self.synced_offset < self.end_offset
+
+    def is_sync_due(self, *, now_ms: int) -> bool:
+        """Whether the flush settings ask for a sync now (always, if appends wait for it)."""
+        return self.has_unsynced and (
+            self._unsynced_messages >= self.config.flush_messages
+            or now_ms - self._synced_at_ms >= self.config.flush_ms
+        )
+
+    def complete(self, job: SyncJob, *, now_ms: int) -> None:
+        """The job ran: what it covered is durable, and visible from now on."""
+        self._sync_in_flight = False
+        self._synced_at_ms = now_ms
+        if job.end_offset <= self.synced_offset:
+            return  # a roll has synced it meanwhile
+        self.synced_offset = job.end_offset
+        self._unsynced_messages = self.end_offset - job.end_offset
+        if job.end_offset > self.high_watermark:
+            self.high_watermark = job.end_offset
+            if job.segment is self._active:
+                self._visible_position = job.end_position
+
+    def sync(self, *, now_ms: int) -> None:
+        """Make everything durable now, in this thread."""
+        self._sync_in_flight = False
+        job = self.sync_job()
+        if job is not None:
+            try:
+                job.run()
+            except DiskFailed as error:
+                self.fail(error)
+                raise self._read_only(error) from error
+            self.complete(job, now_ms=now_ms)
+
+    def fail(self, error: MillstreamError) -> None:
+        """Stop writing for good: a sync or a write failed, and a retry could hide a loss."""
+        self._sync_in_flight = False
+        if self.failure is None:
+            self.failure = self._read_only(error)
+            logger.error("%s", self.failure)
+
+    def _read_only(self, error: MillstreamError) -> LogReadOnly:
+        return LogReadOnly(partition=self.name, cause=error)
+
+    def _note_synced(self, segment: Segment, end_offset: int) -> None:
+        self.synced_offset = self.high_watermark = end_offset
+        self._unsynced_messages = 0
+        self._visible_position = segment.size_bytes
+
+    def _show(self, segment: Segment) -> None:
+        self.high_watermark = segment.end_offset
+        self._visible_position = segment.size_bytes
+
+    # --- read ---------------------------------------------------------------------------------
+
+    def read(self, offset: int, *, bytes_max: int, must_not_block: bool = False) -> memoryview:
+        """Whole visible batches from the one that holds `offset`; empty at the end of the log.
+
+        With `must_not_block` it raises ReadWouldBlock rather than wait for the device.
+        """
+        if offset < self.start_offset or offset > self.end_offset:
+            raise OffsetOutOfRange(partition=self.name, offset=offset, available=self.available)
+        if offset >= self.high_watermark:
+            return memoryview(b"")
+        for number in range(self._segment_number(offset), len(self._segments)):
+            segment = self._segments[number]
+            span = segment.read(
+                offset,
+                end_position=self._end_position(segment),
+                bytes_max=bytes_max,
+                must_not_block=must_not_block,
+            )
+            if span:
+                return span
+        return memoryview(b"")
+
+    def _segment_number(self, offset: int) -> int:
+        number = bisect.bisect_right(self._segments, offset, key=lambda s: s.base_offset) - 1
+        return max(0, number)
+
+    def _end_position(self, segment: Segment) -> int:
+        return self._visible_position if segment is self._active else segment.size_bytes
+
+    def first_at_or_after(self, timestamp_ms: int) -> TimedOffset | None:
+        """The first visible record that is at least as new as `timestamp_ms`."""
+        for segment in self._segments[self._segment_number(self.start_offset) :]:
+            if segment.largest.timestamp < timestamp_ms:
+                continue
+            end_position = self._end_position(segment)
+            for batch in segment.batches_since(timestamp_ms, end_position=end_position):
+                for record in decode_records(batch):
+                    if record.timestamp_ms >= timestamp_ms and record.offset >= self.start_offset:
+                        return TimedOffset(record.offset, record.timestamp_ms)
+        return None
+
+    def newest(self) -> TimedOffset | None:
+        """The visible record with the largest timestamp (the first, if several have it)."""
+        visible = [s for s in self._segments if self._end_position(s) > 0]
+        largest = max((s.largest.timestamp for s in visible), default=NO_TIMESTAMP)
+        return self.first_at_or_after(largest) if largest >= 0 else None
+
+    # --- delete at the front ------------------------------------------------------------------
+
+    def advance_start(self, offset: int) -> None:
+        """Hide records below `offset` and drop the segments that hold nothing else.
+
+        The caller has made the new start durable first.
+        """
+        if not self.start_offset <= offset <= self.high_watermark:
+            raise OffsetOutOfRange(partition=self.name, offset=offset, available=self.available)
+        self.start_offset = offset
+        count = sum(1 for s in self._segments[:-1] if s.end_offset <= offset)
+        self._drop_segments(count)
+
+    def apply_retention(self, *, now_ms: int) -> int:
+        """Drop segments past retention, whole ones only; returns how many went."""
+        if self.failure is not None:
+            return 0
+        active = self._active
+        if active.size_bytes and self._is_too_old(active, now_ms):
+            # A full disk has no room for a new segment, but the old ones can still go.
+            with contextlib.suppress(DiskFull):
+                self.roll(now_ms=now_ms)
+        visible = [s for s in self._segments if s.end_offset <= self.high_watermark]
+        count = min(expired_count(visible, self.config, now_ms=now_ms), len(self._segments) - 1)
+        if count:
+            self.start_offset = max(self.start_offset, self._segments[count].base_offset)
+            self._drop_segments(count)
+        return count
+
+    def _is_too_old(self, active: Segment, now_ms: int) -> bool:
+        return (
+            now_ms - active.created_ms >= self.config.segment_ms
+            or expired_count([active], self.config, now_ms=now_ms) > 0
+        )
+
+    def _drop_segments(self, count: int) -> None:
+        """Remove the first `count` segments, oldest first, so that a crash leaves no gap."""
+        dropped, self._segments = self._segments[:count], self._segments[count:]
+        for segment in dropped:
+            logger.info("%s: deleted, offsets %d to %d", segment.log.path, segment.base_offset,
+                        segment.end_offset - 1)  # fmt: skip
+            path = self.directory / segment_name(segment.base_offset)
+            for suffix in (*SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX):
+                self._remove_if_there(path.with_suffix(suffix))
+        if dropped:
+            self._disk.sync_directory(self.directory)
+
+    def _remove_if_there(self, path: Path) -> None:
+        if self._disk.exists(path):
+            self._disk.remove(path)
+
+    # --- close and delete ---------------------------------------------------------------------
+
+    def close(self, *, now_ms: int) -> bool:
+        """Make everything durable and close the files; False if that is not possible any more."""
+        is_clean = self.failure is None
+        if is_clean:
+            try:
+                self.sync(now_ms=now_ms)
+                if not self._is_sealed:
+                    self._active.save_indexes()
+                self._snapshots.save(self.end_offset, self.producers)
+                self._disk.sync_directory(self.directory)
+            except MillstreamError as error:
+                logger.error("%s: could not be closed cleanly: %s", self.directory, error)
+                is_clean = False
+        for segment in self._segments:
+            segment.close()
+        return is_clean
