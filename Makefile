@@ -1,0 +1,60 @@
+# Two commands do everything on a machine with Python 3.11+, git and make:
+#
+#   make demo    what Millstream does, shown
+#   make test    the tests that every change must pass
+#
+# Both create .venv here, with the versions of requirements.lock. A second run starts at once.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: demo test test-full lint format bench lock docs clean
+
+demo: $(STAMP)
+	@$(BIN)/python examples/demo.py
+
+test: lint
+	@$(BIN)/python -m pytest -q -m "not full"
+
+test-full: $(STAMP)
+	@$(BIN)/python -m pytest -q -m full
+
+lint: $(STAMP)
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/ruff format --quiet --check .
+	@$(BIN)/mypy --no-error-summary
+
+format: $(STAMP)
+	@$(BIN)/ruff check --quiet --fix .
+	@$(BIN)/ruff format --quiet .
+
+bench: $(STAMP)
+	@$(BIN)/python -m bench.against_kafka
+
+# Files that are made from code: message tables, settings and command reference.
+docs: $(STAMP)
+	@$(BIN)/python codegen/wire_messages.py
+	@$(BIN)/python -m millstream.settings > docs/settings.md
+	@$(BIN)/python codegen/cli_reference.py > docs/cli.md
+
+$(STAMP): requirements.lock pyproject.toml
+	@echo "Setting up $(VENV) (once; about a minute)"
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Millstream needs Python 3.11 or newer; set PYTHON=python3.x")'
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
+	@touch $(STAMP)
+
+# Resolve the dependencies anew and pin what was found.
+lock:
+	@$(PYTHON) -m venv $(VENV)/lock
+	@$(VENV)/lock/bin/python -m pip install --quiet --upgrade pip
+	@$(VENV)/lock/bin/python -m pip install --quiet -e ".[all]" --group dev
+	@{ echo "# Made by 'make lock': every package at the version that the tests ran with."; \
+	   $(VENV)/lock/bin/python -m pip freeze --exclude-editable; } > requirements.lock
+	@rm -rf $(VENV)/lock
+
+clean:
+	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,1 @@
+"""Benchmarks: one file per question, which says what it measures and how to reproduce it."""

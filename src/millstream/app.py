@@ -1,0 +1,110 @@
+"""Wires a running platform from its settings: the only file that knows every package.
+
+For now that is the broker. Time is asked for here, and handed down.
+"""
+
+import asyncio
+import contextlib
+import logging
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from millstream.base.clock import system_clock
+from millstream.broker.config import BrokerConfig
+from millstream.broker.server import BrokerServer
+from millstream.settings import BrokerSettings
+
+logger = logging.getLogger(__name__)
+
+EXIT_CLEAN = 0
+# The broker stopped by itself: another process took over its data directory.
+EXIT_LOST_DIRECTORY = 74
+
+
+def broker_config(settings: BrokerSettings) -> BrokerConfig:
+    return BrokerConfig(
+        host=settings.listen.host,
+        port=settings.listen.port,
+        is_relaxed=settings.durability == "relaxed",
+        relaxed_sync_interval_ms=settings.relaxed_sync_interval_ms,
+        auto_create_topics=settings.auto_create_topics,
+        default_partitions=settings.default_partitions,
+        segment_bytes=settings.segment_bytes,
+        segment_ms=settings.segment_ms,
+        retention_ms=settings.retention_ms,
+        retention_bytes=settings.retention_bytes,
+        retention_check_interval_ms=settings.retention_check_interval_ms,
+        message_bytes_max=settings.message_bytes_max,
+        frame_bytes_max=settings.frame_bytes_max,
+        connections_max=settings.connections_max,
+        requests_in_flight_max=settings.requests_in_flight_max,
+        request_bytes_max=settings.request_bytes_max,
+        unsynced_bytes_max=settings.unsynced_bytes_max,
+        offsets_retention_ms=settings.offsets_retention_ms,
+        group_initial_rebalance_delay_ms=settings.group_initial_rebalance_delay_ms,
+    )
+
+
+def run_broker(
+    settings: BrokerSettings,
+    *,
+    when_ready: Callable[[BrokerServer], None],
+    until_closed: Any = None,
+) -> int:
+    """Run a broker until SIGTERM or SIGINT, or until the file `until_closed` ends.
+
+    Returns the exit code. `when_ready` is called once, when clients can connect.
+    """
+    _set_up_diagnostics(settings.log_level)
+    with _event_loop() as loop:
+        return loop.run_until_complete(_serve(settings, when_ready, until_closed))
+
+
+async def _serve(
+    settings: BrokerSettings, when_ready: Callable[[BrokerServer], None], until_closed: Any
+) -> int:
+    loop = asyncio.get_running_loop()
+    must_stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, must_stop.set)
+    server = BrokerServer(settings.data, broker_config(settings), now_ms=system_clock)
+    await server.start()
+    if until_closed is not None:
+        loop.add_reader(until_closed, must_stop.set)
+    when_ready(server)
+    stop = asyncio.ensure_future(must_stop.wait())
+    failed = asyncio.ensure_future(server.failed.wait())
+    await asyncio.wait((stop, failed), return_when=asyncio.FIRST_COMPLETED)
+    failed.cancel()
+    stop.cancel()
+    is_clean = await server.stop()
+    if not is_clean:
+        logger.error("stopped, but not everything could be written; the next start recovers")
+    return EXIT_LOST_DIRECTORY if server.failed.is_set() else EXIT_CLEAN
+
+
+@contextlib.contextmanager
+def _event_loop() -> Iterator[asyncio.AbstractEventLoop]:
+    """uvloop where there is one, else asyncio's own."""
+    loop: asyncio.AbstractEventLoop
+    try:
+        import uvloop
+    except ImportError:
+        loop = asyncio.new_event_loop()
+    else:
+        loop = uvloop.new_event_loop()
+    try:
+        yield loop
+    finally:
+        loop.run_until_complete(loop.shutdown_asyncgens())
+        loop.close()
+
+
+def _set_up_diagnostics(level: str) -> None:
+    logging.basicConfig(
+        stream=sys.stderr,
+        level=level.upper(),
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+    )

@@ -1,0 +1,106 @@
+# Produce, versions 3-12.
+#   Does:     appends one batch per partition, opaque and checked; idempotent producers; with
+#             acks=all answers once the batch is synced, with acks=1 once it is written.
+#   Does not: transactions, topic ids (version 13); look at the records inside a batch
+#             (docs/not_supported.md).
+
+from millstream.base.errors import MillstreamError
+from millstream.broker.handlers import Call, Later, handles
+from millstream.broker.kafka_errors import error_code
+from millstream.broker.topics import InternalTopic
+from millstream.broker.wire import ApiKey, ErrorCode
+from millstream.broker.wire.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from millstream.log.record_batch import InvalidBatch
+
+ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1
+
+
+@handles(ApiKey.PRODUCE, versions=range(3, 13))
+def produce(request: ProduceRequest, call: Call) -> ProduceResponse | Later | None:
+    if request.acks not in (ACKS_NONE, ACKS_LEADER, ACKS_ALL):
+        return _refuse_all(request, ErrorCode.INVALID_REQUIRED_ACKS)
+    if request.transactional_id is not None:
+        return _refuse_all(request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    waiting = _Waiting(ProduceResponse())
+    for topic in request.topic_data:
+        answers = [
+            _append(topic.name, partition, request.acks, waiting, call)
+            for partition in topic.partition_data
+        ]
+        waiting.response.responses.append(
+            TopicProduceResponse(name=topic.name, partition_responses=answers)
+        )
+    if request.acks == ACKS_NONE:
+        return None
+    return waiting.response if waiting.count == 0 else waiting.later
+
+
+class _Waiting:
+    """A response, and how many of its partitions are not durable yet."""
+
+    __slots__ = ("count", "later", "response")
+
+    def __init__(self, response: ProduceResponse) -> None:
+        self.response = response
+        self.count = 0
+        self.later = Later()
+
+    def one_synced(self, answer: PartitionProduceResponse, error: MillstreamError | None) -> None:
+        if error is not None:
+            _refuse(answer, error)
+        self.count -= 1
+        if self.count == 0:
+            self.later.resolve(self.response)
+
+
+def _append(
+    topic_name: str, data: PartitionProduceData, acks: int, waiting: _Waiting, call: Call
+) -> PartitionProduceResponse:
+    answer = PartitionProduceResponse(index=data.index)
+    node = call.node
+    try:
+        topic = node.topics.named(topic_name)
+        if topic.is_internal:
+            raise InternalTopic(topic=topic_name)
+        partition = topic.partition(data.index)
+        if not data.records:
+            raise InvalidBatch("no records")
+        appended = partition.append(memoryview(data.records), now_ms=node.now_ms())
+    except MillstreamError as error:
+        _refuse(answer, error)
+        return answer
+    answer.base_offset = appended.base_offset
+    answer.log_append_time = appended.append_time_ms
+    answer.log_start_offset = partition.log.start_offset
+    if acks == ACKS_ALL and not partition.is_durable(appended.end_offset):
+        waiting.count += 1
+        partition.when_synced(appended.end_offset, lambda error: waiting.one_synced(answer, error))
+    node.commit.mark(partition, appended.size_bytes)
+    return answer
+
+
+def _refuse(answer: PartitionProduceResponse, error: MillstreamError) -> None:
+    answer.error_code = error_code(error)
+    answer.error_message = str(error)
+    answer.base_offset = -1
+
+
+def _refuse_all(request: ProduceRequest, code: ErrorCode) -> ProduceResponse:
+    return ProduceResponse(
+        responses=[
+            TopicProduceResponse(
+                name=topic.name,
+                partition_responses=[
+                    PartitionProduceResponse(index=data.index, error_code=code, base_offset=-1)
+                    for data in topic.partition_data
+                ],
+            )
+            for topic in request.topic_data
+        ]
+    )

@@ -1,0 +1,165 @@
+# Fetch, versions 4-17.
+#   Does:     whole batches of visible records, up to the limits of the request but always one
+#             batch (KIP-74); waits for min_bytes (long poll); topic ids (13+); leader epochs.
+#   Does not: incremental fetch sessions (every response says session 0, so that clients send
+#             full requests), fetches by followers, transactions (docs/not_supported.md).
+
+import asyncio
+from collections.abc import Coroutine, Iterator
+from typing import Any
+
+from millstream.base.errors import MillstreamError
+from millstream.broker.handlers import Call, handles
+from millstream.broker.kafka_errors import error_code
+from millstream.broker.partition import ServedPartition
+from millstream.broker.wire import ApiKey, ErrorCode
+from millstream.broker.wire.messages.fetch import (
+    FetchableTopicResponse,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+)
+from millstream.log.segment import ReadWouldBlock
+
+# However much a client asks for, one response holds no more than this (and one batch).
+RESPONSE_BYTES_MAX = 56 << 20
+
+
+@handles(ApiKey.FETCH, versions=range(4, 18))
+def fetch(request: FetchRequest, call: Call) -> FetchResponse | Coroutine[Any, Any, FetchResponse]:
+    if request.session_id != 0 and request.session_epoch > 0:
+        return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+    attempt = _Attempt(request, call)
+    try:
+        attempt.read(must_not_block=True)
+    except ReadWouldBlock:
+        return _read_in_thread(request, call)
+    if attempt.is_enough or request.max_wait_ms <= 0:
+        return attempt.response
+    return _wait_for_more(request, call, attempt)
+
+
+async def _read_in_thread(request: FetchRequest, call: Call) -> FetchResponse:
+    """The bytes come from the device: let a thread wait for them."""
+    loop = asyncio.get_running_loop()
+    attempt = _Attempt(request, call)
+    await loop.run_in_executor(call.node.read_threads, attempt.read)
+    return attempt.response
+
+
+async def _wait_for_more(request: FetchRequest, call: Call, attempt: "_Attempt") -> FetchResponse:
+    """Answer when min_bytes have arrived, or when the client's patience ends."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + request.max_wait_ms / 1000
+    while not attempt.is_enough and (seconds := deadline - loop.time()) > 0:
+        missing_bytes = max(1, request.min_bytes - attempt.size_bytes)
+        await _wait_for_bytes(attempt.partitions, missing_bytes, seconds)
+        attempt = _Attempt(request, call)
+        try:
+            attempt.read(must_not_block=True)
+        except ReadWouldBlock:
+            return await _read_in_thread(request, call)
+    return attempt.response
+
+
+async def _wait_for_bytes(
+    partitions: list[ServedPartition], missing_bytes: int, seconds: float
+) -> None:
+    """Return when so many bytes became visible, a partition is gone, or the time is up."""
+    loop = asyncio.get_running_loop()
+    woken: asyncio.Future[None] = loop.create_future()
+    missing = missing_bytes
+
+    def wake() -> None:
+        if not woken.done():
+            woken.set_result(None)
+
+    def watch(new_bytes: int) -> None:
+        nonlocal missing
+        missing -= new_bytes
+        if missing <= 0 or new_bytes == 0:
+            wake()
+
+    timer = loop.call_later(seconds, wake)
+    for partition in partitions:
+        partition.watchers.add(watch)
+    try:
+        await woken
+    finally:
+        timer.cancel()
+        for partition in partitions:
+            partition.watchers.discard(watch)
+
+
+class _Attempt:
+    """One pass over the requested partitions."""
+
+    __slots__ = ("_call", "_has_error", "_request", "partitions", "response", "size_bytes")
+
+    def __init__(self, request: FetchRequest, call: Call) -> None:
+        self._request = request
+        self._call = call
+        self._has_error = False
+        self.partitions: list[ServedPartition] = []
+        self.size_bytes = 0
+        self.response = FetchResponse()
+
+    @property
+    def is_enough(self) -> bool:
+        return self._has_error or self.size_bytes >= self._request.min_bytes
+
+    def read(self, *, must_not_block: bool = False) -> None:
+        for topic in self._request.topics:
+            self.response.responses.append(
+                FetchableTopicResponse(
+                    topic=topic.topic,
+                    topic_id=topic.topic_id,
+                    partitions=list(self._read_topic(topic, must_not_block)),
+                )
+            )
+
+    def _read_topic(self, topic: FetchTopic, must_not_block: bool) -> Iterator[PartitionData]:
+        for wanted in topic.partitions:
+            answer = PartitionData(partition_index=wanted.partition, high_watermark=-1)
+            try:
+                self._read_partition(topic, wanted, answer, must_not_block)
+            except MillstreamError as error:
+                self._has_error = True
+                answer.error_code = error_code(error)
+            yield answer
+
+    def _read_partition(
+        self, topic: FetchTopic, wanted: FetchPartition, answer: PartitionData, must_not_block: bool
+    ) -> None:
+        partition = self._call.node.topics.find(topic.topic, topic.topic_id).partition(
+            wanted.partition
+        )
+        log = partition.log
+        answer.error_code = check_leader_epoch(wanted.current_leader_epoch, log.leader_epoch)
+        if answer.error_code:
+            self._has_error = True
+            return
+        limit = min(self._request.max_bytes, RESPONSE_BYTES_MAX) - self.size_bytes
+        answer.high_watermark = answer.last_stable_offset = log.high_watermark
+        answer.log_start_offset = log.start_offset
+        answer.records = b""
+        if limit > 0 or self.size_bytes == 0:
+            records = log.read(
+                wanted.fetch_offset,
+                bytes_max=min(wanted.partition_max_bytes, max(limit, 0)),
+                must_not_block=must_not_block,
+            )
+            # Only the first batch of a response may be larger than what is left.
+            if len(records) <= limit or self.size_bytes == 0:
+                answer.records = records
+                self.size_bytes += len(records)
+        self.partitions.append(partition)
+
+
+def check_leader_epoch(claimed: int, current: int) -> int:
+    """What a client believes about our epoch: -1 is nothing at all."""
+    if claimed in (-1, current):
+        return ErrorCode.NONE
+    return ErrorCode.FENCED_LEADER_EPOCH if claimed < current else ErrorCode.UNKNOWN_LEADER_EPOCH

@@ -1,0 +1,84 @@
+# Metadata, versions 0-13.
+#   Does:     this node as the only broker, leader and controller; topics by name or id; creates
+#             unknown topics where the client and the settings allow it.
+#   Does not: authorised operations (always "unknown").
+
+from millstream.base.errors import MillstreamError
+from millstream.broker.handlers import Call, handles
+from millstream.broker.kafka_errors import error_code
+from millstream.broker.topics import Topic, TopicExists, UnknownTopic
+from millstream.broker.wire import ZERO_UUID, ApiKey, ErrorCode
+from millstream.broker.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+
+
+@handles(ApiKey.METADATA, versions=range(14))
+async def metadata(request: MetadataRequest, call: Call) -> MetadataResponse:
+    node = call.node
+    wants_all = request.topics is None or (call.version == 0 and not request.topics)
+    if wants_all:
+        topics = [_describe(topic, call) for topic in node.topics]
+    else:
+        may_create = request.allow_auto_topic_creation or call.version < 4
+        topics = [await _find(wanted, may_create, call) for wanted in request.topics or ()]
+    return MetadataResponse(
+        brokers=[
+            MetadataResponseBroker(
+                node_id=node.config.node_id, host=call.peer.local_host, port=call.peer.local_port
+            )
+        ],
+        cluster_id=node.directory.cluster_id,
+        controller_id=node.config.node_id,
+        topics=topics,
+    )
+
+
+async def _find(
+    wanted: MetadataRequestTopic, may_create: bool, call: Call
+) -> MetadataResponseTopic:
+    topics = call.node.topics
+    try:
+        try:
+            return _describe(topics.find(wanted.name or "", wanted.topic_id), call)
+        except UnknownTopic:
+            if not (may_create and call.node.config.auto_create_topics):
+                raise
+            return _describe(await _create(wanted.name or "", call), call)
+    except MillstreamError as error:
+        return MetadataResponseTopic(
+            error_code=error_code(error), name=wanted.name, topic_id=wanted.topic_id
+        )
+
+
+async def _create(name: str, call: Call) -> Topic:
+    try:
+        return await call.node.topics.create(name, call.node.config.default_partitions, {})
+    except TopicExists:
+        # Another request is creating it right now: this client asks again in a moment.
+        raise UnknownTopic(topic=name) from None
+
+
+def _describe(topic: Topic, call: Call) -> MetadataResponseTopic:
+    node_id = call.node.config.node_id
+    return MetadataResponseTopic(
+        error_code=ErrorCode.NONE,
+        name=topic.name,
+        topic_id=topic.id or ZERO_UUID,
+        is_internal=topic.is_internal,
+        partitions=[
+            MetadataResponsePartition(
+                partition_index=number,
+                leader_id=node_id,
+                leader_epoch=partition.log.leader_epoch,
+                replica_nodes=[node_id],
+                isr_nodes=[node_id],
+            )
+            for number, partition in enumerate(topic.partitions)
+        ],
+    )

@@ -1,0 +1,82 @@
+# CreateTopics, versions 2-7.
+#   Does:     topics with partitions and configuration, durable when answered; validate only.
+#             More than one replica is clamped to one, with a warning.
+#   Does not: place replicas; manual assignments only say how many partitions there are.
+
+import logging
+
+from millstream.base.errors import MillstreamError
+from millstream.broker.handlers import Call, handles
+from millstream.broker.kafka_errors import error_code
+from millstream.broker.topic_config import check_topic_config
+from millstream.broker.wire import ApiKey, ErrorCode
+from millstream.broker.wire.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+
+logger = logging.getLogger(__name__)
+
+USE_DEFAULT = -1
+
+
+@handles(ApiKey.CREATE_TOPICS, versions=range(2, 8))
+async def create_topics(request: CreateTopicsRequest, call: Call) -> CreateTopicsResponse:
+    names = [topic.name for topic in request.topics]
+    return CreateTopicsResponse(
+        topics=[
+            await _create(topic, request.validate_only, call)
+            if names.count(topic.name) == 1
+            else _refuse(topic, ErrorCode.INVALID_REQUEST, "named twice in one request")
+            for topic in request.topics
+        ]
+    )
+
+
+async def _create(wanted: CreatableTopic, validate_only: bool, call: Call) -> CreatableTopicResult:
+    topics = call.node.topics
+    count = len(wanted.assignments) or wanted.num_partitions
+    if count == USE_DEFAULT:
+        count = call.node.config.default_partitions
+    if wanted.replication_factor == 0 or wanted.replication_factor < USE_DEFAULT:
+        reason = f"a replication factor of {wanted.replication_factor} is not possible"
+        return _refuse(wanted, ErrorCode.INVALID_REPLICATION_FACTOR, reason)
+    try:
+        overrides = {
+            config.name: check_topic_config(config.name, config.value) for config in wanted.configs
+        }
+        topics.check_new(wanted.name, count, overrides)
+        if wanted.replication_factor > 1:
+            logger.warning(
+                "topic %s: %d replicas were asked for; one node keeps 1",
+                wanted.name,
+                wanted.replication_factor,
+            )
+        answer = CreatableTopicResult(
+            name=wanted.name,
+            num_partitions=count,
+            replication_factor=1,
+            configs=[
+                CreatableTopicConfigs(name=name, value=value, config_source=1)
+                for name, value in overrides.items()
+            ],
+        )
+        if not validate_only:
+            answer.topic_id = (await topics.create(wanted.name, count, overrides)).id
+    except MillstreamError as error:
+        return _refuse(wanted, error_code(error), str(error))
+    return answer
+
+
+def _refuse(wanted: CreatableTopic, code: int, reason: str) -> CreatableTopicResult:
+    return CreatableTopicResult(
+        name=wanted.name,
+        error_code=code,
+        error_message=reason,
+        num_partitions=-1,
+        replication_factor=-1,
+        configs=None,
+    )

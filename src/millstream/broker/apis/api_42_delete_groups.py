@@ -1,0 +1,36 @@
+# DeleteGroups, versions 0-2.
+#   Does:     removes groups without members, with their offsets; durable when answered.
+
+from millstream.base.errors import MillstreamError
+from millstream.broker.handlers import Call, handles
+from millstream.broker.kafka_errors import error_code
+from millstream.broker.wire import ApiKey, ErrorCode
+from millstream.broker.wire.messages.delete_groups import (
+    DeletableGroupResult,
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+)
+
+
+@handles(ApiKey.DELETE_GROUPS, versions=range(3))
+async def delete_groups(request: DeleteGroupsRequest, call: Call) -> DeleteGroupsResponse:
+    return DeleteGroupsResponse(
+        results=[
+            DeletableGroupResult(group_id=name, error_code=await _delete(name, call))
+            for name in request.groups_names
+        ]
+    )
+
+
+async def _delete(group_id: str, call: Call) -> int:
+    group = call.node.groups.find(group_id)
+    if group is None:
+        return ErrorCode.GROUP_ID_NOT_FOUND
+    error = group.members.delete()
+    if error is not ErrorCode.NONE:
+        return error
+    try:
+        await call.node.groups.delete(group)
+    except MillstreamError as failure:
+        return error_code(failure)
+    return ErrorCode.NONE

@@ -1,0 +1,165 @@
+"""Configuration as clients see it: entries of a topic or of this broker, and changes to them."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from millstream.broker.node import Node
+from millstream.broker.topic_config import (
+    TOPIC_CONFIGS,
+    TOPIC_NAME_OF_BROKER_NAME,
+    ConfigType,
+    InvalidConfig,
+    check_topic_config,
+)
+
+# Resource types and sources, as the protocol numbers them.
+TOPIC = 2
+BROKER = 4
+SOURCE_TOPIC = 1
+SOURCE_DYNAMIC_BROKER = 2
+SOURCE_STATIC_BROKER = 4
+SOURCE_DEFAULT = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigEntry:
+    """One value, where it comes from, and what it would be without that (synonyms)."""
+
+    name: str
+    value: str
+    source: int
+    type: int
+    help: str
+    is_read_only: bool = False
+    synonyms: tuple[tuple[str, str, int], ...] = ()
+
+
+def describe(node: Node, resource_type: int, name: str) -> Iterable[ConfigEntry]:
+    if resource_type == TOPIC:
+        return _describe_topic(node, node.topics.named(name).overrides)
+    _check_broker_name(node, name)
+    return _describe_broker(node)
+
+
+def _describe_topic(node: Node, overrides: Mapping[str, str]) -> Iterable[ConfigEntry]:
+    for name, key in TOPIC_CONFIGS.items():
+        synonyms = _inherited(node, name)
+        if name in overrides:
+            synonyms = ((name, overrides[name], SOURCE_TOPIC), *synonyms)
+        _, value, source = synonyms[0]
+        yield ConfigEntry(
+            name=name, value=value, source=source, type=key.type, help=key.help, synonyms=synonyms
+        )
+
+
+def _inherited(node: Node, name: str) -> tuple[tuple[str, str, int], ...]:
+    """What a topic has that says nothing itself, nearest first."""
+    key = TOPIC_CONFIGS[name]
+    broker_name = key.broker_name or name
+    found = [(broker_name, key.default, SOURCE_DEFAULT)]
+    if name in node.topics.settings:
+        found.insert(0, (broker_name, node.topics.settings[name], SOURCE_STATIC_BROKER))
+    if broker_name in node.topics.broker_overrides:
+        value = node.topics.broker_overrides[broker_name]
+        found.insert(0, (broker_name, value, SOURCE_DYNAMIC_BROKER))
+    return tuple(found)
+
+
+def _describe_broker(node: Node) -> Iterable[ConfigEntry]:
+    for broker_name, name in TOPIC_NAME_OF_BROKER_NAME.items():
+        synonyms = _inherited(node, name)
+        _, value, source = synonyms[0]
+        yield ConfigEntry(
+            name=broker_name,
+            value=value,
+            source=source,
+            type=TOPIC_CONFIGS[name].type,
+            help=TOPIC_CONFIGS[name].help,
+            synonyms=synonyms,
+        )
+    config = node.config
+    fixed: list[tuple[str, object, ConfigType, str]] = [
+        ("node.id", config.node_id, ConfigType.INT, "the number of this node"),
+        ("broker.id", config.node_id, ConfigType.INT, "the number of this node"),
+        ("num.partitions", config.default_partitions, ConfigType.INT, "of a topic created without"),
+        (
+            "auto.create.topics.enable",
+            str(config.auto_create_topics).lower(),
+            ConfigType.BOOLEAN,
+            "whether a topic is created when a client first names it",
+        ),
+        ("default.replication.factor", 1, ConfigType.INT, "one node keeps one replica"),
+        ("offsets.topic.replication.factor", 1, ConfigType.INT, "one node keeps one replica"),
+        ("offsets.topic.num.partitions", 1, ConfigType.INT, "one coordinator needs one"),
+        (
+            "offsets.retention.minutes",
+            config.offsets_retention_ms // 60_000,
+            ConfigType.INT,
+            "how long offsets outlive their group",
+        ),
+        (
+            "group.initial.rebalance.delay.ms",
+            config.group_initial_rebalance_delay_ms,
+            ConfigType.INT,
+            "how long a new group waits for more members",
+        ),
+        ("socket.request.max.bytes", config.frame_bytes_max, ConfigType.INT, "largest request"),
+        ("max.connections", config.connections_max, ConfigType.INT, "connections at one time"),
+        ("log.dirs", str(node.directory.path), ConfigType.STRING, "where the data is"),
+    ]
+    for fixed_name, fixed_value, type_, help_ in fixed:
+        yield ConfigEntry(
+            name=fixed_name,
+            value=str(fixed_value),
+            source=SOURCE_STATIC_BROKER,
+            type=type_,
+            help=help_,
+            is_read_only=True,
+        )
+
+
+Change = Callable[[dict[str, str]], dict[str, str]]
+
+
+async def change(
+    node: Node, resource_type: int, name: str, change_of: Change, *, validate_only: bool
+) -> None:
+    """Change the overrides of a resource, if every resulting value is allowed."""
+    if resource_type == TOPIC:
+        topic = node.topics.named(name)
+        overrides = change_of(dict(topic.overrides))
+        for config_name, value in overrides.items():
+            check_topic_config(config_name, value)
+        if not validate_only:
+            await node.topics.change_config(topic, overrides)
+        return
+    if resource_type != BROKER:
+        reason = f"configs of resource type {resource_type} are not kept"
+        raise InvalidConfig(name=name, value=None, reason=reason)
+    if name:  # the empty name stands for all brokers
+        _check_broker_name(node, name)
+    overrides = change_of(dict(node.topics.broker_overrides))
+    for config_name, value in overrides.items():
+        topic_name = TOPIC_NAME_OF_BROKER_NAME.get(config_name)
+        if topic_name is None:
+            reason = "this broker config does not exist or cannot be changed while it runs"
+            raise InvalidConfig(name=config_name, value=value, reason=reason)
+        check_topic_config(topic_name, value)
+    if not validate_only:
+        await node.topics.change_broker_config(overrides)
+
+
+def inherited_value(node: Node, resource_type: int, config_name: str) -> str:
+    """What a config has without an override of its own: the start for append and subtract."""
+    name = config_name
+    if resource_type == BROKER:
+        name = TOPIC_NAME_OF_BROKER_NAME.get(config_name, config_name)
+    if name not in TOPIC_CONFIGS:
+        raise InvalidConfig(name=config_name, value=None, reason="there is no such config")
+    return _inherited(node, name)[0][1]
+
+
+def _check_broker_name(node: Node, name: str) -> None:
+    if name != str(node.config.node_id):
+        reason = f"there is no broker {name!r}, only {node.config.node_id}"
+        raise InvalidConfig(name="broker", value=name, reason=reason)

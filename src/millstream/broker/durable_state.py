@@ -1,0 +1,81 @@
+"""The broker's own state: maps in internal topics, answered for only once they are synced."""
+
+import asyncio
+import contextlib
+from collections.abc import Iterator, Sequence
+
+from millstream.base.disk import DiskFull
+from millstream.base.errors import MillstreamError
+from millstream.broker.group_commit import GroupCommit
+from millstream.broker.partition import ServedPartition
+from millstream.log.config import INT64_MAX, UNLIMITED, LogConfig
+from millstream.log.log_directory import LogDirectory, Partition
+from millstream.log.partition_log import Appended
+from millstream.log.state_log import StateLog
+
+Change = tuple[bytes, bytes | None]
+
+# Rewritten by its owner when it has grown, never deleted by age or size; always synced.
+STATE_LOG_CONFIG = LogConfig(
+    segment_bytes=64 << 20,
+    segment_ms=INT64_MAX,
+    retention_ms=UNLIMITED,
+    deletes_old_segments=False,
+    message_bytes_max=64 << 20,
+)
+
+
+class DurableState:
+    """A StateLog, with the waiting for its sync. Owned by the broker's loop."""
+
+    def __init__(
+        self,
+        directory: LogDirectory,
+        key: Partition,
+        commit: GroupCommit,
+        *,
+        topic_id: bytes,
+        now_ms: int,
+    ) -> None:
+        log = directory.open_partition(key, STATE_LOG_CONFIG, topic_id=topic_id, now_ms=now_ms)
+        self.partition = ServedPartition(key, log)
+        self._directory = directory
+        self._commit = commit
+        self._state = StateLog(directory, key)
+
+    def __iter__(self) -> Iterator[tuple[bytes, bytes]]:
+        return iter(self._state)
+
+    def put(self, changes: Sequence[Change], *, now_ms: int) -> "asyncio.Future[None]":
+        """Append the changes now; the future is done when they are durable, or failed."""
+        return self._when_durable(self._state.put(changes, now_ms=now_ms))
+
+    def put_deletion(self, changes: Sequence[Change], *, now_ms: int) -> "asyncio.Future[None]":
+        """The same for what frees space: on a full disk it uses the reserve kept for this."""
+        try:
+            return self.put(changes, now_ms=now_ms)
+        except DiskFull:
+            self._directory.release_reserve()
+            return self.put(changes, now_ms=now_ms)
+
+    def _when_durable(self, appended: Appended) -> "asyncio.Future[None]":
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def settle(error: MillstreamError | None) -> None:
+            if future.done():
+                return
+            if error is None:
+                future.set_result(None)
+            else:
+                future.set_exception(error)
+
+        self.partition.when_synced(appended.end_offset, settle)
+        self._commit.mark(self.partition, appended.size_bytes)
+        return future
+
+    def rewrite_if_worth_it(self, *, now_ms: int) -> None:
+        """Drop the history of old values. A full disk only delays it."""
+        if self._state.must_rewrite and self.partition.log.failure is None:
+            with contextlib.suppress(DiskFull):
+                self._state.rewrite(now_ms=now_ms)
+            self.partition.settle()

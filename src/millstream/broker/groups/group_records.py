@@ -1,0 +1,158 @@
+"""Records of the topic `__consumer_offsets`, in Kafka's layouts.
+
+    key 1  OffsetCommitKey     group, topic, partition     -> OffsetCommitValue, version 3
+    key 2  GroupMetadataKey    group                       -> GroupMetadataValue, version 3
+
+Each starts with its version as int16. A null value removes what the key names. Kafka's own
+formatters for this topic read them.
+"""
+
+from millstream.base.errors import Corrupt
+from millstream.broker.groups.group_metadata import GroupMetadata, MemberMetadata
+from millstream.broker.groups.group_offsets import CommittedOffset, TopicPartition
+from millstream.broker.wire import MalformedMessage, decode_versioned, encode_versioned
+from millstream.broker.wire.message import Message, field
+
+OFFSET_KEY_VERSION = 1
+GROUP_KEY_VERSION = 2
+VALUE_VERSION = 3
+
+
+class OffsetCommitKey(Message, versions="0-1"):
+    group: str = field("string", "0+", default="")
+    topic: str = field("string", "0+", default="")
+    partition: int = field("int32", "0+", default=0)
+
+
+class OffsetCommitValue(Message, versions="0-3"):
+    offset: int = field("int64", "0+", default=0)
+    leader_epoch: int = field("int32", "3+", default=-1)
+    metadata: str = field("string", "0+", default="")
+    commit_timestamp: int = field("int64", "0+", default=0)
+    expire_timestamp: int = field("int64", "1-1", default=-1)
+
+
+class GroupMetadataKey(Message, versions="2"):
+    group: str = field("string", "0+", default="")
+
+
+class GroupMetadataMember(Message):
+    member_id: str = field("string", "0+", default="")
+    group_instance_id: str | None = field("string", "3+", nullable="3+", default=None)
+    client_id: str = field("string", "0+", default="")
+    client_host: str = field("string", "0+", default="")
+    rebalance_timeout: int = field("int32", "1+", default=0)
+    session_timeout: int = field("int32", "0+", default=0)
+    subscription: bytes = field("bytes", "0+", default=b"")
+    assignment: bytes = field("bytes", "0+", default=b"")
+
+
+class GroupMetadataValue(Message, versions="0-3"):
+    protocol_type: str = field("string", "0+", default="")
+    generation: int = field("int32", "0+", default=0)
+    protocol: str | None = field("string", "0+", nullable="0+", default=None)
+    leader: str | None = field("string", "0+", nullable="0+", default=None)
+    current_state_timestamp: int = field("int64", "2+", default=-1)
+    members: list[GroupMetadataMember] = field([GroupMetadataMember], "0+", default_factory=list)
+
+
+def offset_key(group_id: str, where: TopicPartition) -> bytes:
+    key = OffsetCommitKey(group=group_id, topic=where.topic, partition=where.partition)
+    return encode_versioned(key, OFFSET_KEY_VERSION)
+
+
+def offset_value(committed: CommittedOffset) -> bytes:
+    expires_ms = committed.expires_ms
+    value = OffsetCommitValue(
+        offset=committed.offset,
+        leader_epoch=committed.leader_epoch,
+        metadata=committed.metadata,
+        commit_timestamp=committed.committed_ms,
+        expire_timestamp=-1 if expires_ms is None else expires_ms,
+    )
+    # Only version 1 has room for a client's own retention; it has none for the leader epoch.
+    return encode_versioned(value, VALUE_VERSION if expires_ms is None else 1)
+
+
+def group_key(group_id: str) -> bytes:
+    return encode_versioned(GroupMetadataKey(group=group_id), GROUP_KEY_VERSION)
+
+
+def group_value(metadata: GroupMetadata) -> bytes:
+    value = GroupMetadataValue(
+        protocol_type=metadata.protocol_type or "",
+        generation=metadata.generation,
+        protocol=metadata.protocol_name,
+        leader=metadata.leader,
+        current_state_timestamp=metadata.state_timestamp_ms,
+        members=[
+            GroupMetadataMember(
+                member_id=member.member_id,
+                group_instance_id=member.instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                rebalance_timeout=member.rebalance_timeout_ms,
+                session_timeout=member.session_timeout_ms,
+                subscription=member.subscription,
+                assignment=member.assignment,
+            )
+            for member in metadata.members
+        ],
+    )
+    return encode_versioned(value, VALUE_VERSION)
+
+
+def read_key(data: bytes) -> tuple[str, TopicPartition | None]:
+    """The group a key belongs to, and the partition if it is the key of an offset."""
+    version = int.from_bytes(data[:2], "big")
+    try:
+        if version in (0, OFFSET_KEY_VERSION):
+            _, offset = decode_versioned(OffsetCommitKey, data)
+            return offset.group, TopicPartition(offset.topic, offset.partition)
+        if version == GROUP_KEY_VERSION:
+            _, group = decode_versioned(GroupMetadataKey, data)
+            return group.group, None
+    except MalformedMessage as error:
+        raise Corrupt(f"__consumer_offsets: a key cannot be read: {error}") from error
+    raise Corrupt(f"__consumer_offsets: a key of version {version}, known are 0 to 2")
+
+
+def read_offset_value(data: bytes) -> CommittedOffset:
+    try:
+        _, value = decode_versioned(OffsetCommitValue, data)
+    except MalformedMessage as error:
+        raise Corrupt(f"__consumer_offsets: an offset cannot be read: {error}") from error
+    return CommittedOffset(
+        offset=value.offset,
+        leader_epoch=value.leader_epoch,
+        metadata=value.metadata,
+        committed_ms=value.commit_timestamp,
+        expires_ms=None if value.expire_timestamp < 0 else value.expire_timestamp,
+    )
+
+
+def read_group_value(data: bytes) -> GroupMetadata:
+    try:
+        _, value = decode_versioned(GroupMetadataValue, data)
+    except MalformedMessage as error:
+        raise Corrupt(f"__consumer_offsets: a group cannot be read: {error}") from error
+    return GroupMetadata(
+        protocol_type=value.protocol_type or None,
+        generation=value.generation,
+        protocol_name=value.protocol,
+        leader=value.leader,
+        state_timestamp_ms=value.current_state_timestamp,
+        members=tuple(
+            MemberMetadata(
+                member_id=member.member_id,
+                instance_id=member.group_instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                rebalance_timeout_ms=member.rebalance_timeout,
+                session_timeout_ms=member.session_timeout,
+                subscription=member.subscription,
+                assignment=member.assignment,
+            )
+            for member in value.members
+        ),
+    )

@@ -1,0 +1,27 @@
+"""The phases of a group's life, and the limits that its operator sets."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class GroupState(Enum):
+    """The values are the names that ListGroups and DescribeGroups show."""
+
+    EMPTY = "Empty"
+    PREPARING_REBALANCE = "PreparingRebalance"
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupLimits:
+    """Kafka's defaults."""
+
+    group_size_max: int = 2**31 - 1
+    session_timeout_ms_min: int = 6_000
+    session_timeout_ms_max: int = 1_800_000
+    # The join phase of an empty group waits, so that members started together meet in it.
+    initial_rebalance_delay_ms: int = 3_000
+    # A new member cannot heartbeat yet. If its client went away meanwhile, this ends it.
+    new_member_join_timeout_ms: int = 300_000

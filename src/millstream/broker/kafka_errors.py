@@ -1,0 +1,68 @@
+"""Our errors in Kafka's numbers: the one table of this edge."""
+
+import logging
+from collections.abc import Mapping
+
+from millstream.base.disk import DiskFailed, DiskFull, Unwritable
+from millstream.base.errors import Corrupt, MillstreamError, Rejected, Retryable
+from millstream.broker.topic_config import InvalidConfig
+from millstream.broker.topics import (
+    InternalTopic,
+    InvalidPartitionCount,
+    InvalidTopicName,
+    TopicExists,
+    UnknownPartition,
+    UnknownTopic,
+    UnknownTopicId,
+)
+from millstream.broker.wire import ErrorCode
+from millstream.log.partition_log import (
+    BatchTooLarge,
+    LogReadOnly,
+    OffsetOutOfRange,
+    TimestampOutOfRange,
+)
+from millstream.log.producer_state import OutOfOrderSequence, StaleProducerEpoch
+from millstream.log.record_batch import CorruptBatch, InvalidBatch
+from millstream.log.segment import DamagedSegment
+
+logger = logging.getLogger(__name__)
+
+KAFKA_ERROR_CODES: Mapping[type[MillstreamError], ErrorCode] = {
+    OffsetOutOfRange: ErrorCode.OFFSET_OUT_OF_RANGE,
+    CorruptBatch: ErrorCode.CORRUPT_MESSAGE,
+    DamagedSegment: ErrorCode.CORRUPT_MESSAGE,
+    UnknownTopic: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    UnknownPartition: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    UnknownTopicId: ErrorCode.UNKNOWN_TOPIC_ID,
+    BatchTooLarge: ErrorCode.MESSAGE_TOO_LARGE,
+    InvalidTopicName: ErrorCode.INVALID_TOPIC_EXCEPTION,
+    TimestampOutOfRange: ErrorCode.INVALID_TIMESTAMP,
+    TopicExists: ErrorCode.TOPIC_ALREADY_EXISTS,
+    InvalidPartitionCount: ErrorCode.INVALID_PARTITIONS,
+    InvalidConfig: ErrorCode.INVALID_CONFIG,
+    InternalTopic: ErrorCode.INVALID_TOPIC_EXCEPTION,
+    OutOfOrderSequence: ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+    StaleProducerEpoch: ErrorCode.INVALID_PRODUCER_EPOCH,
+    InvalidBatch: ErrorCode.INVALID_RECORD,
+    LogReadOnly: ErrorCode.KAFKA_STORAGE_ERROR,
+    DiskFull: ErrorCode.KAFKA_STORAGE_ERROR,
+    DiskFailed: ErrorCode.KAFKA_STORAGE_ERROR,
+    Unwritable: ErrorCode.KAFKA_STORAGE_ERROR,
+}
+# For an error that has no line of its own: what its family means to a client.
+FAMILY_CODES: Mapping[type[MillstreamError], ErrorCode] = {
+    Retryable: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    Rejected: ErrorCode.INVALID_REQUEST,
+    Corrupt: ErrorCode.KAFKA_STORAGE_ERROR,
+}
+
+
+def error_code(error: MillstreamError) -> ErrorCode:
+    code = KAFKA_ERROR_CODES.get(type(error))
+    if code is not None:
+        return code
+    for family, family_code in FAMILY_CODES.items():
+        if isinstance(error, family):
+            return family_code
+    return ErrorCode.UNKNOWN_SERVER_ERROR

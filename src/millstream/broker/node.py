@@ -1,0 +1,48 @@
+"""The state of the one broker node, as handlers see it: it only ties the parts together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from millstream.base.clock import Clock
+from millstream.broker.config import BrokerConfig
+from millstream.broker.group_commit import GroupCommit
+from millstream.broker.producer_ids import ProducerIds
+from millstream.broker.request_memory import RequestMemory
+from millstream.broker.topics import Topics
+from millstream.broker.wire import Message
+from millstream.log.log_directory import LogDirectory
+
+if TYPE_CHECKING:
+    from millstream.broker.connection import Connection
+    from millstream.broker.group_coordinator import GroupCoordinator
+
+
+@dataclass(slots=True, kw_only=True)
+class Node:
+    """Owned by the loop."""
+
+    config: BrokerConfig
+    directory: LogDirectory
+    commit: GroupCommit
+    topics: Topics
+    groups: GroupCoordinator
+    producer_ids: ProducerIds
+    request_memory: RequestMemory
+    # For reads that must wait for the device.
+    read_threads: ThreadPoolExecutor
+    now_ms: Clock
+    api_versions: Callable[..., Message]
+    connections: set[Connection] = field(default_factory=set)
+
+    def admit(self, connection: Connection) -> bool:
+        if len(self.connections) >= self.config.connections_max:
+            return False
+        self.connections.add(connection)
+        return True
+
+    def dismiss(self, connection: Connection) -> None:
+        self.connections.discard(connection)

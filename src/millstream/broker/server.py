@@ -1,0 +1,237 @@
+"""The broker: opens the data directory, listens, keeps house, and stops without losing anything."""
+
+import asyncio
+import contextlib
+import errno
+import logging
+import os
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import millstream.broker.apis  # noqa: F401 - fills the table of handlers
+from millstream.base.clock import Clock
+from millstream.base.errors import MillstreamError, Rejected
+from millstream.broker.apis.api_18_api_versions import offered_versions
+from millstream.broker.config import BrokerConfig
+from millstream.broker.connection import Connection
+from millstream.broker.durable_state import DurableState
+from millstream.broker.group_commit import GroupCommit
+from millstream.broker.group_coordinator import GroupCoordinator
+from millstream.broker.groups.group_state import GroupLimits
+from millstream.broker.node import Node
+from millstream.broker.producer_ids import ProducerIds
+from millstream.broker.request_memory import RequestMemory
+from millstream.broker.topics import INTERNAL_TOPIC_IDS, METADATA_TOPIC, OFFSETS_TOPIC, Topics
+from millstream.log.log_directory import LogDirectory, OwnershipLost
+
+logger = logging.getLogger(__name__)
+
+READ_THREADS = 4
+# A connection without traffic is closed after this long (Kafka's connections.max.idle.ms), one
+# that stopped in the middle of a request much sooner: it holds memory.
+IDLE_MS_MAX = 600_000
+STALLED_MS_MAX = 60_000
+# How long a stop waits for answers that are still owed.
+DRAIN_SECONDS_MAX = 5.0
+CHECKPOINT_INTERVAL_MS = 5_000
+PRODUCER_EXPIRY_MS = 24 * 3600 * 1000
+
+
+class AddressInUse(Rejected):
+    def __init__(self, *, host: str, port: int) -> None:
+        super().__init__(
+            f"{host}:{port} is in use by another process; stop that one, or listen elsewhere"
+        )
+        self.host, self.port = host, port
+
+
+class CannotListen(Rejected):
+    def __init__(self, *, host: str, port: int, reason: str) -> None:
+        super().__init__(f"cannot listen on {host}:{port}: {reason}")
+        self.host, self.port, self.reason = host, port, reason
+
+
+class BrokerServer:
+    """One running broker. `start`, then `stop`; both on the loop that owns it."""
+
+    def __init__(self, data_dir: Path, config: BrokerConfig, *, now_ms: Clock) -> None:
+        self._data_dir = data_dir
+        self._config = config
+        self._now_ms = now_ms
+        self._server: asyncio.Server | None = None
+        self._chores: list[asyncio.Task[None]] = []
+        self.node: Node | None = None
+        self.host = config.host
+        self.port = config.port
+        # Set when the broker must not go on: another process owns the directory.
+        self.failed: asyncio.Event = asyncio.Event()
+
+    async def start(self) -> None:
+        """Open everything and listen. On an error nothing stays behind."""
+        directory = LogDirectory(self._data_dir)
+        try:
+            self.node = self._make_node(directory)
+            await self._listen()
+        except BaseException:
+            if self.node is not None:
+                self.node.commit.close()
+            directory.close(now_ms=self._now_ms())
+            raise
+        self._start_chores(self.node)
+
+    def _make_node(self, directory: LogDirectory) -> Node:
+        config = self._config
+        loop = asyncio.get_running_loop()
+        commit = GroupCommit(
+            loop, now_ms=self._now_ms, unsynced_bytes_max=config.unsynced_bytes_max
+        )
+
+        def internal(name: str) -> DurableState:
+            return DurableState(
+                directory,
+                (name, 0),
+                commit,
+                topic_id=INTERNAL_TOPIC_IDS[name],
+                now_ms=self._now_ms(),
+            )
+
+        metadata = internal(METADATA_TOPIC)
+        topics = Topics(directory, metadata, config, now_ms=self._now_ms)
+        groups = GroupCoordinator(
+            internal(OFFSETS_TOPIC),
+            limits=GroupLimits(initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms),
+            offsets_retention_ms=config.offsets_retention_ms,
+            now_ms=self._now_ms,
+        )
+        topics.show_internal(OFFSETS_TOPIC, groups.partition)
+        self._metadata = metadata
+        directory.keep_reserve()
+        return Node(
+            config=config,
+            directory=directory,
+            commit=commit,
+            topics=topics,
+            groups=groups,
+            producer_ids=ProducerIds(metadata, now_ms=self._now_ms),
+            request_memory=RequestMemory(config.request_bytes_max),
+            read_threads=ThreadPoolExecutor(READ_THREADS, thread_name_prefix="read"),
+            now_ms=self._now_ms,
+            api_versions=offered_versions,
+        )
+
+    async def _listen(self) -> None:
+        node = self.node
+        assert node is not None
+        loop = asyncio.get_running_loop()
+        try:
+            self._server = await loop.create_server(
+                lambda: Connection(node), self.host, self.port, backlog=512
+            )
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                raise AddressInUse(host=self.host, port=self.port) from error
+            reason = os.strerror(error.errno) if error.errno else str(error)
+            raise CannotListen(host=self.host, port=self.port, reason=reason) from error
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    # --- chores -------------------------------------------------------------------------------
+
+    def _start_chores(self, node: Node) -> None:
+        config = self._config
+
+        async def sync_due() -> None:
+            node.commit.sync_due()
+
+        async def checkpoint() -> None:
+            node.directory.check_ownership()
+            node.directory.save_recovery_points()
+            node.directory.keep_reserve()
+
+        async def retention() -> None:
+            self._apply_retention(node)
+
+        async def connections() -> None:
+            self._close_idle(node)
+
+        async def state() -> None:
+            self._metadata.rewrite_if_worth_it(now_ms=self._now_ms())
+            node.groups.rewrite_if_worth_it()
+            await node.groups.expire()
+
+        sync_ms = max(10, min(config.relaxed_sync_interval_ms // 4, 250))
+        for chore, interval_ms in (
+            (sync_due, sync_ms),
+            (checkpoint, CHECKPOINT_INTERVAL_MS),
+            (retention, config.retention_check_interval_ms),
+            (connections, STALLED_MS_MAX // 6),
+            (state, config.retention_check_interval_ms),
+        ):
+            self._chores.append(asyncio.ensure_future(self._repeat(chore, interval_ms / 1000)))
+
+    async def _repeat(self, chore: Callable[[], Awaitable[None]], seconds: float) -> None:
+        """Do a chore again and again. What fails today may work tomorrow; losing the data
+        directory does not."""
+        while True:
+            await asyncio.sleep(seconds)
+            try:
+                await chore()
+            except OwnershipLost as error:
+                logger.critical("%s", error)
+                self.failed.set()
+                return
+            except MillstreamError as error:
+                logger.error("%s", error)
+            except Exception:
+                logger.exception("a chore failed; it is tried again in %s s", seconds)
+
+    def _apply_retention(self, node: Node) -> None:
+        now_ms = self._now_ms()
+        for topic in node.topics:
+            if topic.is_internal:
+                continue
+            for partition in topic.partitions:
+                with contextlib.suppress(MillstreamError):  # already reported by the log
+                    partition.log.apply_retention(now_ms=now_ms)
+                    partition.log.producers.expire(before_ms=now_ms - PRODUCER_EXPIRY_MS)
+                partition.settle()
+
+    def _close_idle(self, node: Node) -> None:
+        now_ms = self._now_ms()
+        for connection in tuple(node.connections):
+            quiet_ms = now_ms - connection.active_ms
+            if connection.has_open_requests:
+                continue
+            if quiet_ms > IDLE_MS_MAX or (connection.is_in_frame and quiet_ms > STALLED_MS_MAX):
+                logger.info(
+                    "connection %s closed: idle for %d s", connection.peer, quiet_ms // 1000
+                )
+                connection.close()
+
+    # --- stop ---------------------------------------------------------------------------------
+
+    async def stop(self) -> bool:
+        """Answer what is owed, sync, close. True if the next start needs no recovery."""
+        node = self.node
+        if node is None:
+            return True
+        if self._server is not None:
+            self._server.close()
+        for chore in self._chores:
+            chore.cancel()
+        for connection in tuple(node.connections):
+            connection.stop_reading()
+        await self._drain(node)
+        for connection in tuple(node.connections):
+            connection.close()
+        node.commit.close()
+        await asyncio.sleep(0)  # the last syncs report back
+        node.read_threads.shutdown(wait=True, cancel_futures=True)
+        return node.directory.close(now_ms=self._now_ms())
+
+    async def _drain(self, node: Node) -> None:
+        """Wait until nothing is unsynced, so that every produce request has its answer."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + DRAIN_SECONDS_MAX
+        while node.commit.has_waiting and loop.time() < deadline:  # noqa: ASYNC110 - two threads
+            await asyncio.sleep(0.005)

@@ -1,0 +1,112 @@
+"""The `millstream` command: joins the commands, and turns errors into one line and an exit code.
+
+Each command is in `commands/`. Importing this must stay quick: what is heavy (librdkafka, tables,
+the broker) is imported when a command runs.
+"""
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from millstream._version import __version__
+from millstream.base.errors import Corrupt, MillstreamError, Rejected, Retryable
+from millstream.commands import broker, consume, groups, produce, topics
+from millstream.commands.cluster import BrokerUnreachable, NotAllowed
+from millstream.commands.options import BadOption
+from millstream.commands.output import abandon_stdout, say
+from millstream.commands.positions import BadPosition
+from millstream.commands.records import BadFormat, BadInput
+from millstream.settings import BadConfigFile, BadSetting, SettingsConflict
+
+# The nearest type wins: an error's own, then its family's. Numbers from 64 are those of
+# sysexits.h, which scripts know.
+EXIT_CODES: Mapping[type[BaseException], int] = {
+    Rejected: 1,
+    BadOption: 2,
+    BadPosition: 2,
+    BadFormat: 2,
+    BadSetting: 2,
+    SettingsConflict: 2,
+    BadConfigFile: 2,
+    BadInput: 65,
+    BrokerUnreachable: 69,
+    Corrupt: 74,
+    OSError: 74,
+    Retryable: 75,
+    NotAllowed: 77,
+    KeyboardInterrupt: 130,
+}
+
+EXIT_CODE_MEANINGS: Mapping[int, str] = {
+    0: "Done. `consume` also ends so on Ctrl-C, and when its reader (`| head`) has seen enough.",
+    1: "Refused: the message says why. `produce`: some records were not delivered.",
+    2: "Not understood: a wrong option, argument or setting.",
+    65: "A line of `produce`'s input cannot be read as a record.",
+    69: "No broker answers.",
+    74: "A file or disk cannot be read or written, or holds damaged data.",
+    75: "No answer in time: the same command may succeed later.",
+    77: "The broker's access rules do not allow it.",
+    130: "Interrupted by Ctrl-C.",
+}
+
+
+def exit_code_of(error: BaseException) -> int:
+    return next(EXIT_CODES[kind] for kind in type(error).__mro__ if kind in EXIT_CODES)
+
+
+class OneLineErrors(TyperGroup):
+    """What we raise on purpose, and what the disk says, ends as one line: never a traceback."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            abandon_stdout()
+            raise typer.Exit(0) from None
+        except OSError as error:
+            what = f"{error.filename}: " if error.filename else ""
+            say(f"millstream: {what}{(error.strerror or str(error)).lower()}")
+            raise typer.Exit(exit_code_of(error)) from None
+        except MillstreamError as error:
+            say(f"millstream: {str(error).rstrip('.')}.".replace("?.", "?"))
+            raise typer.Exit(exit_code_of(error)) from None
+        except KeyboardInterrupt as error:
+            say("")
+            raise typer.Exit(exit_code_of(error)) from None
+
+
+app = typer.Typer(
+    cls=OneLineErrors,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # plain help: it can be searched, and rich would cost half the start-up
+    context_settings={"help_option_names": ["--help", "-h"]},
+)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"millstream {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def millstream(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show it.")
+    ] = False,
+) -> None:
+    """A durable log that speaks Kafka's protocol, and the stream processing around it."""
+
+
+app.command("broker")(broker.command)
+app.add_typer(topics.app, name="topics")
+app.command("produce")(produce.produce)
+app.command("consume")(consume.consume)
+app.add_typer(groups.app, name="groups")
+
+
+def main() -> None:
+    app(prog_name="millstream")

@@ -1,0 +1,53 @@
+"""`millstream broker`: run the embedded broker in the foreground.
+
+Its options are the settings of BrokerSettings, made from them, so that none is forgotten.
+"""
+
+import inspect
+from typing import Annotated, Any
+
+import typer
+
+from millstream.settings import BrokerSettings, Setting, load, settings_of
+
+
+def broker(**options: str | None) -> None:
+    """Run a broker until Ctrl-C.
+
+    Every option can also be set in the environment or in millstream.toml: docs/settings.md.
+    """
+    settings = load(BrokerSettings, options=options)
+    from millstream.app import run_broker
+    from millstream.broker.server import BrokerServer
+
+    def when_ready(server: BrokerServer) -> None:
+        print(
+            f"millstream broker ready on {server.host}:{server.port}, data in {settings.data}, "
+            f"durability {settings.durability}",
+            flush=True,
+        )
+
+    exit_code = run_broker(settings, when_ready=when_ready)
+    if exit_code:
+        raise typer.Exit(exit_code)
+
+
+def _parameter(item: Setting) -> inspect.Parameter:
+    metavar = item.kind.unit.upper()
+    option = typer.Option(
+        item.option, metavar=metavar, help=f"{item.help}  [default: {item.default_text}]"
+    )
+    annotation = Annotated[str | None, option]
+    kind = inspect.Parameter.KEYWORD_ONLY
+    return inspect.Parameter(item.name, kind, default=None, annotation=annotation)
+
+
+def _with_options_of(table: type[BrokerSettings], command: Any) -> Any:
+    """Give `command` one option per setting: typer reads a function's signature."""
+    parameters = [_parameter(item) for item in settings_of(table)]
+    command.__signature__ = inspect.Signature(parameters)
+    command.__annotations__ = {one.name: one.annotation for one in parameters}
+    return command
+
+
+command = _with_options_of(BrokerSettings, broker)

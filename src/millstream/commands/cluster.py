@@ -1,0 +1,542 @@
+"""The client commands' side of the wire: what they ask and change, through confluent-kafka.
+
+The only file here that knows AdminClient. Every call ends within a limit, and librdkafka's errors
+are translated here, once. Works with Millstream's broker and with Kafka alike.
+"""
+
+import difflib
+import logging
+import socket
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from millstream.base.errors import MillstreamError, Rejected, Retryable
+from millstream.base.offsets import OffsetRange
+from millstream.commands.lag import Member, Retention
+from millstream.commands.positions import AtTime, Position, resolve
+from millstream.settings import Address, ClientSettings, load
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError
+
+T = TypeVar("T")
+
+CONNECT_SECONDS_MAX = 5.0
+ANSWER_SECONDS_MAX = 15.0
+RETRY_PAUSE_SECONDS = 0.1
+
+# Answers that a coordinator gives while it starts: the same question succeeds soon after.
+STARTING_UP = ("COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR")
+TIMEOUTS = ("_TIMED_OUT", "_TIMED_OUT_QUEUE", "_MSG_TIMED_OUT", "REQUEST_TIMED_OUT")
+UNREACHABLE = ("_TRANSPORT", "_ALL_BROKERS_DOWN", "_RESOLVE")
+NOT_ALLOWED = "_AUTHORIZATION_FAILED"
+
+
+class Partition(NamedTuple):
+    topic: str
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}[{self.number}]"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionLayout:
+    number: int
+    leader: int
+    replicas: tuple[int, ...]
+    in_sync: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigValue:
+    """One config of a topic; `own` when the topic sets it, rather than a default."""
+
+    value: str
+    own: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    id: str
+    state: str
+    protocol: str
+    members: Mapping[Member, tuple[Partition, ...]]
+
+    @property
+    def exists(self) -> bool:
+        return self.state != "dead"
+
+
+class BrokerUnreachable(Retryable):
+    def __init__(self, *, brokers: str, reason: str) -> None:
+        super().__init__(
+            f"No broker answers at {brokers} ({reason}). Start one with `millstream broker`, or "
+            "say where it is with --brokers or MILLSTREAM_BROKERS"
+        )
+        self.brokers, self.reason = brokers, reason
+
+
+class NoAnswerInTime(Retryable):
+    def __init__(self, *, doing: str) -> None:
+        super().__init__(f"Cannot {doing}: the broker did not answer in time. Try again")
+        self.doing = doing
+
+
+class TopicNotFound(Rejected):
+    def __init__(self, *, topic: str, known: Iterable[str] = ()) -> None:
+        near = difflib.get_close_matches(topic, list(known), n=1)
+        hint = (
+            f"Did you mean {near[0]}?"
+            if near
+            else f"Create it with `millstream topics create {topic}`"
+        )
+        super().__init__(f"Topic {topic} does not exist. {hint}")
+        self.topic = topic
+
+
+class PartitionNotFound(Rejected):
+    def __init__(self, *, partition: Partition, count: int) -> None:
+        super().__init__(
+            f"{partition} does not exist: {partition.topic} has partitions 0-{count - 1}"
+        )
+        self.partition = partition
+
+
+class GroupNotFound(Rejected):
+    def __init__(self, *, group: str, known: Iterable[str] = ()) -> None:
+        near = difflib.get_close_matches(group, list(known), n=1)
+        hint = (
+            f"Did you mean {near[0]}?" if near else "`millstream groups list` shows those that do"
+        )
+        super().__init__(f"Group {group} does not exist. {hint}")
+        self.group = group
+
+
+class NotAllowed(Rejected):
+    def __init__(self, *, doing: str) -> None:
+        super().__init__(f"Cannot {doing}: the broker's access rules do not allow it")
+        self.doing = doing
+
+
+class RefusedByBroker(Rejected):
+    def __init__(self, *, doing: str, code: str, reason: str) -> None:
+        super().__init__(f"Cannot {doing}: {reason.rstrip('. ')} ({code})")
+        self.doing, self.code, self.reason = doing, code, reason
+
+
+def error_from(error: "KafkaError", *, doing: str, brokers: str) -> MillstreamError:
+    code = error.name()
+    if code in UNREACHABLE:
+        return BrokerUnreachable(brokers=brokers, reason="the connection failed")
+    if code in TIMEOUTS:
+        return NoAnswerInTime(doing=doing)
+    if code.endswith(NOT_ALLOWED):
+        return NotAllowed(doing=doing)
+    return RefusedByBroker(doing=doing, code=code, reason=error.str() or code)
+
+
+def reach(brokers: tuple[Address, ...], *, seconds_max: float = CONNECT_SECONDS_MAX) -> None:
+    """Connect to any of them, or say why not. librdkafka would retry for ever, and not say."""
+    reason = ""
+    for broker in brokers:
+        try:
+            limit = seconds_max / len(brokers)
+            socket.create_connection((broker.host, broker.port), timeout=limit).close()
+        except OSError as error:
+            reason = (error.strerror or str(error) or type(error).__name__).lower()
+        else:
+            return
+    raise BrokerUnreachable(brokers=bootstrap(brokers), reason=reason)
+
+
+def bootstrap(brokers: tuple[Address, ...]) -> str:
+    return ",".join(map(str, brokers))
+
+
+class Watch:
+    """Whether librdkafka has lost every broker, and for how long.
+
+    librdkafka reconnects for ever by itself; `check` ends the wait after CONNECT_SECONDS_MAX.
+    """
+
+    def __init__(self, brokers: tuple[Address, ...]) -> None:
+        self.brokers = brokers
+        self.lost_at: float | None = None  # by the monotonic clock
+
+    def on_error(self, error: "KafkaError") -> None:
+        if error.name() == "_ALL_BROKERS_DOWN" and self.lost_at is None:
+            self.lost_at = time.monotonic()
+
+    def check(self) -> None:
+        """Call while nothing arrives."""
+        lost_at = self.lost_at
+        if lost_at is None:
+            return
+        try:
+            reach(self.brokers, seconds_max=1.0)
+            self.lost_at = None
+        except BrokerUnreachable:
+            if time.monotonic() - lost_at > CONNECT_SECONDS_MAX:
+                raise
+
+
+def admin_api() -> Any:
+    """confluent_kafka.admin, imported late and untyped: it does not export its names to mypy."""
+    import confluent_kafka.admin
+
+    return confluent_kafka.admin
+
+
+def client_config(brokers: tuple[Address, ...], watch: Watch | None = None) -> dict[str, Any]:
+    """What every client has in common: a name, a short patience, and no chatter on stderr."""
+    silent = logging.getLogger("millstream.librdkafka")
+    silent.propagate = False
+    silent.addHandler(logging.NullHandler())
+    return {
+        "bootstrap.servers": bootstrap(brokers),
+        "client.id": "millstream-cli",
+        "logger": silent,
+        "error_cb": watch.on_error if watch else lambda _error: None,
+        "socket.timeout.ms": int(ANSWER_SECONDS_MAX * 1000),
+    }
+
+
+def open_cluster(brokers: str | None) -> "Cluster":
+    addresses = load(ClientSettings, options={"brokers": brokers}).brokers
+    reach(addresses)
+    return Cluster(addresses)
+
+
+class Cluster:
+    """Questions and changes. One call at a time; each raises ours, never librdkafka's, errors."""
+
+    def __init__(self, brokers: tuple[Address, ...]) -> None:
+        self.brokers = brokers
+        self._admin = admin_api().AdminClient(client_config(brokers))
+
+    # Topics
+
+    def topic_names(self) -> list[str]:
+        return sorted(self._metadata())
+
+    def require_topics(self, topics: Iterable[str]) -> dict[str, int]:
+        """How many partitions each has; TopicNotFound for the first that is missing."""
+        metadata = self._metadata()
+        for topic in topics:
+            if topic not in metadata:
+                raise TopicNotFound(topic=topic, known=metadata)
+        return {topic: len(metadata[topic]) for topic in topics}
+
+    def partitions_of(self, topics: Iterable[str]) -> list[Partition]:
+        return self.choose_partitions(topics, [])
+
+    def choose_partitions(self, topics: Iterable[str], numbers: list[int]) -> list[Partition]:
+        """All partitions of the topics, or only those with these numbers."""
+        counts = self.require_topics(topics)
+        for topic, count in counts.items():
+            for number in numbers:
+                if number >= count:
+                    raise PartitionNotFound(partition=Partition(topic, number), count=count)
+        return [
+            Partition(topic, number)
+            for topic, count in counts.items()
+            for number in (sorted(set(numbers)) or range(count))
+        ]
+
+    def layout(self, topic: str) -> list[PartitionLayout]:
+        return self._metadata()[topic]
+
+    def _metadata(self) -> dict[str, list[PartitionLayout]]:
+        listing = self._translated(
+            lambda: self._admin.list_topics(timeout=CONNECT_SECONDS_MAX), doing="list topics"
+        )
+        return {
+            name: [
+                PartitionLayout(
+                    number=part.id,
+                    leader=part.leader,
+                    replicas=tuple(part.replicas),
+                    in_sync=tuple(part.isrs),
+                )
+                for part in sorted(topic.partitions.values(), key=lambda part: part.id)
+            ]
+            for name, topic in listing.topics.items()
+        }
+
+    def create_topic(
+        self, topic: str, *, partitions: int, replication: int, config: dict[str, str]
+    ) -> None:
+        new = admin_api().NewTopic(
+            topic, num_partitions=partitions, replication_factor=replication, config=config
+        )
+        self._ask(lambda: self._admin.create_topics([new]), doing=f"create topic {topic}")
+
+    def delete_topic(self, topic: str) -> None:
+        self._ask(lambda: self._admin.delete_topics([topic]), doing=f"delete topic {topic}")
+
+    def add_partitions(self, topic: str, *, total: int) -> None:
+        doing = f"add partitions to topic {topic}"
+        self._ask(
+            lambda: self._admin.create_partitions([admin_api().NewPartitions(topic, total)]),
+            doing=doing,
+        )
+
+    def trim(self, before: Mapping[Partition, int]) -> None:
+        """Delete the records before each offset."""
+        wanted = [_topic_partition(part, offset) for part, offset in before.items()]
+        self._ask(lambda: self._admin.delete_records(wanted), doing="delete records")
+
+    def configs(self, topics: Iterable[str]) -> dict[str, dict[str, ConfigValue]]:
+        wanted = [
+            admin_api().ConfigResource(admin_api().ResourceType.TOPIC, topic) for topic in topics
+        ]
+        if not wanted:
+            return {}
+        answers = self._ask(lambda: self._admin.describe_configs(wanted), doing="read configs")
+        own = admin_api().ConfigSource.DYNAMIC_TOPIC_CONFIG.value
+        return {
+            resource.name: {
+                name: ConfigValue(value=entry.value, own=entry.source == own)
+                for name, entry in entries.items()
+            }
+            for resource, entries in answers.items()
+        }
+
+    def retentions(self, topics: Iterable[str]) -> dict[str, Retention]:
+        return {topic: retention_from(config) for topic, config in self.configs(topics).items()}
+
+    def alter_config(self, topic: str, changes: Mapping[str, str | None]) -> None:
+        """None goes back to the broker's default."""
+        entries = [
+            admin_api().ConfigEntry(
+                name,
+                value,
+                incremental_operation=(
+                    admin_api().AlterConfigOpType.DELETE
+                    if value is None
+                    else admin_api().AlterConfigOpType.SET
+                ),
+            )
+            for name, value in changes.items()
+        ]
+        resource = admin_api().ConfigResource(
+            admin_api().ResourceType.TOPIC, topic, incremental_configs=entries
+        )
+        doing = f"alter topic {topic}"
+        self._ask(lambda: self._admin.incremental_alter_configs([resource]), doing=doing)
+
+    # Offsets
+
+    def available(
+        self, partitions: Iterable[Partition], *, uncommitted: bool = True
+    ) -> dict[Partition, OffsetRange]:
+        wanted = list(partitions)
+        starts = self._offsets(
+            dict.fromkeys(wanted, admin_api().OffsetSpec.earliest()), uncommitted
+        )
+        ends = self._offsets(dict.fromkeys(wanted, admin_api().OffsetSpec.latest()), uncommitted)
+        return {
+            part: OffsetRange(start=starts[part].offset, end=ends[part].offset) for part in wanted
+        }
+
+    def offsets_at_time(
+        self, partitions: Iterable[Partition], *, time_ms: int
+    ) -> dict[Partition, int | None]:
+        """The first record of that time or later; None where there is none."""
+        spec = admin_api().OffsetSpec.for_timestamp(max(0, time_ms))
+        found = self._offsets(dict.fromkeys(partitions, spec))
+        return {part: None if info.offset < 0 else info.offset for part, info in found.items()}
+
+    def newest_times_ms(self, partitions: Iterable[Partition]) -> dict[Partition, int | None]:
+        found = self._offsets(dict.fromkeys(partitions, admin_api().OffsetSpec.max_timestamp()))
+        return {part: None if at.timestamp < 0 else at.timestamp for part, at in found.items()}
+
+    def _offsets(
+        self, wanted: Mapping[Partition, Any], uncommitted: bool = True
+    ) -> dict[Partition, Any]:
+        from confluent_kafka import IsolationLevel
+
+        if not wanted:
+            return {}
+        level = IsolationLevel.READ_UNCOMMITTED if uncommitted else IsolationLevel.READ_COMMITTED
+        specs = {_topic_partition(part): spec for part, spec in wanted.items()}
+        answers = self._ask(
+            lambda: self._admin.list_offsets(specs, isolation_level=level), doing="read offsets"
+        )
+        return {Partition(key.topic, key.partition): info for key, info in answers.items()}
+
+    def resolve(
+        self,
+        position: Position,
+        available: Mapping[Partition, OffsetRange],
+        committed: Mapping[Partition, int] | None = None,
+    ) -> dict[Partition, int]:
+        """The offset that `position` means in each partition."""
+        at_time: dict[Partition, int | None] = {}
+        if isinstance(position, AtTime):
+            at_time = self.offsets_at_time(available, time_ms=position.time_ms)
+        return {
+            part: resolve(
+                position,
+                available=within,
+                committed=(committed or {}).get(part),
+                at_time=at_time.get(part),
+            )
+            for part, within in available.items()
+        }
+
+    def times_of_records(self, offsets: Mapping[Partition, int]) -> dict[Partition, int]:
+        """When the first record at or after each offset was written, where one is found in time."""
+        from confluent_kafka import Consumer
+
+        if not offsets:
+            return {}
+        config = client_config(self.brokers) | {
+            "group.id": "millstream-cli",  # never joined, and never committed to
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+            "queued.min.messages": 1,
+            "fetch.message.max.bytes": 4096,  # one record is enough; its batch still comes whole
+        }
+        found: dict[Partition, int] = {}
+        consumer = Consumer(config)
+        try:
+            consumer.assign([_topic_partition(part, at) for part, at in offsets.items()])
+            deadline = time.monotonic() + CONNECT_SECONDS_MAX
+            while len(found) < len(offsets) and time.monotonic() < deadline:
+                message = consumer.poll(0.2)
+                if message is None or message.error():
+                    continue
+                part = Partition(str(message.topic()), message.partition() or 0)
+                if part not in found:
+                    found[part] = message.timestamp()[1]
+                    consumer.pause([_topic_partition(part)])
+        finally:
+            consumer.close()
+        return found
+
+    # Groups
+
+    def group_names(self) -> list[str]:
+        listing = self._ask_one(self._admin.list_consumer_groups, doing="list groups")
+        if listing.errors:
+            raise self._error(listing.errors[0], doing="list groups")
+        return sorted(group.group_id for group in listing.valid)
+
+    def groups(self, names: Iterable[str]) -> dict[str, Group]:
+        wanted = list(names)
+        if not wanted:
+            return {}
+        answers = self._ask(
+            lambda: self._admin.describe_consumer_groups(wanted),
+            doing=f"describe group {', '.join(wanted)}",
+            absent=("GROUP_ID_NOT_FOUND",),
+        )
+        return {name: _group_from(name, answers[name]) for name in wanted}
+
+    def committed(self, group: str) -> dict[Partition, int]:
+        from confluent_kafka import ConsumerGroupTopicPartitions
+
+        request = ConsumerGroupTopicPartitions(group)
+        answers = self._ask(
+            lambda: self._admin.list_consumer_group_offsets([request]),
+            doing=f"read the offsets of group {group}",
+            absent=("GROUP_ID_NOT_FOUND",),
+        )
+        found = answers[group].topic_partitions if answers[group] else []
+        return {Partition(at.topic, at.partition): at.offset for at in found if at.offset >= 0}
+
+    def commit(self, group: str, offsets: Mapping[Partition, int]) -> None:
+        from confluent_kafka import ConsumerGroupTopicPartitions
+
+        wanted = [_topic_partition(part, offset) for part, offset in offsets.items()]
+        doing = f"reset group {group}"
+        answers = self._ask(
+            lambda: self._admin.alter_consumer_group_offsets(
+                [ConsumerGroupTopicPartitions(group, wanted)]
+            ),
+            doing=doing,
+        )
+        for at in answers[group].topic_partitions:
+            if at.error:
+                raise error_from(at.error, doing=doing, brokers=bootstrap(self.brokers))
+
+    def delete_group(self, group: str) -> None:
+        self._ask(
+            lambda: self._admin.delete_consumer_groups([group]), doing=f"delete group {group}"
+        )
+
+    # One way to ask, one way to fail
+
+    def _ask(
+        self, call: Callable[[], Mapping[Any, Any]], *, doing: str, absent: tuple[str, ...] = ()
+    ) -> dict[Any, Any]:
+        """The answers of one admin call by key. A code in `absent` is the answer None."""
+        deadline = time.monotonic() + ANSWER_SECONDS_MAX
+        while True:
+            try:
+                return {key: self._answer(future, absent) for key, future in dict(call()).items()}
+            except TimeoutError:
+                raise NoAnswerInTime(doing=doing) from None
+            except _kafka_exception() as error:
+                if error.args[0].name() not in STARTING_UP or time.monotonic() > deadline:
+                    raise self._error(error, doing=doing) from None
+                time.sleep(RETRY_PAUSE_SECONDS)
+
+    def _ask_one(self, call: Callable[[], Any], *, doing: str) -> Any:
+        return self._ask(lambda: {"": call()}, doing=doing)[""]
+
+    def _answer(self, future: Any, absent: tuple[str, ...]) -> Any:
+        try:
+            return future.result(timeout=ANSWER_SECONDS_MAX)
+        except _kafka_exception() as error:
+            if error.args[0].name() in absent:
+                return None
+            raise
+
+    def _translated(self, call: Callable[[], T], *, doing: str) -> T:
+        try:
+            return call()
+        except _kafka_exception() as error:
+            raise self._error(error, doing=doing) from None
+
+    def _error(self, error: Exception, *, doing: str) -> MillstreamError:
+        return error_from(error.args[0], doing=doing, brokers=bootstrap(self.brokers))
+
+
+def retention_from(config: Mapping[str, ConfigValue]) -> Retention:
+    return Retention(
+        retention_ms=int(config["retention.ms"].value),
+        retention_bytes=int(config["retention.bytes"].value),
+        cleanup_policy=config["cleanup.policy"].value,
+    )
+
+
+def _group_from(name: str, answer: Any) -> Group:
+    if answer is None:
+        return Group(id=name, state="dead", protocol="unknown", members={})
+    members = {
+        Member(
+            id=member.member_id, client_id=member.client_id, host=member.host.lstrip("/")
+        ): tuple(Partition(at.topic, at.partition) for at in member.assignment.topic_partitions)
+        for member in answer.members
+    }
+    state = answer.state.name.lower().replace("_", " ")
+    return Group(id=name, state=state, protocol=answer.type.name.lower(), members=members)
+
+
+def _topic_partition(part: Partition, offset: int | None = None) -> Any:
+    from confluent_kafka import TopicPartition
+
+    if offset is None:
+        return TopicPartition(part.topic, part.number)
+    return TopicPartition(part.topic, part.number, offset)
+
+
+def _kafka_exception() -> type[Exception]:
+    from confluent_kafka import KafkaException
+
+    return KafkaException

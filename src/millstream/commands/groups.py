@@ -1,0 +1,396 @@
+"""`millstream groups`: list, describe, reset, delete.
+
+`describe` says how far a group is behind, and how far it is from losing data (lag.py).
+"""
+
+import time
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any
+
+import typer
+
+from millstream.base.errors import Rejected
+from millstream.base.offsets import OffsetRange
+from millstream.commands.cluster import (
+    Cluster,
+    Group,
+    GroupNotFound,
+    Partition,
+    open_cluster,
+)
+from millstream.commands.lag import LagTotal, Member, PartitionLag, total
+from millstream.commands.options import BadOption, Brokers, Json, Yes
+from millstream.commands.output import confirm, counted, print_json, print_table, say
+from millstream.commands.positions import (
+    AtOffset,
+    AtTime,
+    Earliest,
+    Latest,
+    Shift,
+    parse_position,
+)
+from millstream.settings import format_duration_roughly
+
+app = typer.Typer(no_args_is_help=True, help="Consumer groups: their lag, their risk, their place.")
+
+GroupName = Annotated[str, typer.Argument(metavar="GROUP", help="The group's name.")]
+GroupNames = Annotated[list[str], typer.Argument(metavar="GROUP", help="One or more groups.")]
+
+MEMBERS_NAMED_MAX = 3
+
+
+class GroupIsLive(Rejected):
+    def __init__(self, *, group: Group, doing: str) -> None:
+        named = [f"{m.client_id} on {m.host}" for m in list(group.members)[:MEMBERS_NAMED_MAX]]
+        more = " ..." if len(group.members) > MEMBERS_NAMED_MAX else ""
+        super().__init__(
+            f"Cannot {doing} group {group.id}: it has {counted(len(group.members), 'live member')} "
+            f"({', '.join(named)}{more}). Stop every member, then run this again"
+        )
+        self.group = group
+
+
+class NothingCommitted(Rejected):
+    def __init__(self, *, group: str) -> None:
+        super().__init__(f"Group {group} has no offsets to reset. Say which topic with --topic")
+        self.group = group
+
+
+# --- list ------------------------------------------------------------------------------------
+
+
+@app.command("list")
+def list_groups(brokers: Brokers = None, json: Json = False) -> None:
+    """List consumer groups with their state, members and total lag."""
+    cluster = open_cluster(brokers)
+    groups = cluster.groups(cluster.group_names())
+    committed = {name: cluster.committed(name) for name in groups}
+    existing = set(cluster.topic_names())
+    wanted = {p for offsets in committed.values() for p in offsets if p.topic in existing}
+    offsets = cluster.available(sorted(wanted))
+    found = [_group_row(group, committed[name], offsets) for name, group in groups.items()]
+    if json:
+        print_json(found)
+    elif not found:
+        say("No consumer groups yet. `millstream consume TOPIC --group NAME` makes one.")
+    else:
+        header = ["GROUP", "STATE", "MEMBERS", "TOPICS", "LAG"]
+        rows = [[r["group"], r["state"], r["members"], len(r["topics"]), r["lag"]] for r in found]
+        print_table(header, rows)
+
+
+def _group_row(
+    group: Group, committed: Mapping[Partition, int], offsets: Mapping[Partition, OffsetRange]
+) -> dict[str, Any]:
+    lags = [
+        max(0, offsets[part].end - max(at, offsets[part].start))
+        for part, at in committed.items()
+        if part in offsets
+    ]
+    return {
+        "group": group.id,
+        "state": group.state,
+        "protocol": group.protocol,
+        "members": len(group.members),
+        "topics": sorted({part.topic for part in committed}),
+        "lag": sum(lags),
+    }
+
+
+# --- describe --------------------------------------------------------------------------------
+
+
+@app.command()
+def describe(groups: GroupNames, brokers: Brokers = None, json: Json = False) -> None:
+    """Show each partition's lag, and when a slow group starts to lose data to retention.
+
+    HEADROOM counts the records that retention can still delete before it reaches the group.
+    "Loses data in 3h" is the soonest moment: retention deletes whole segments, so it may be later.
+    """
+    cluster = open_cluster(brokers)
+    described = []
+    for group in require_groups(cluster, groups):
+        now_ms = time.time_ns() // 1_000_000
+        described.append((group, partition_lags(cluster, group), now_ms))
+    if json:
+        print_json([_to_json(*one) for one in described])
+        return
+    for position, one in enumerate(described):
+        if position:
+            typer.echo("")
+        _print_group(*one)
+
+
+def require_groups(cluster: Cluster, names: Iterable[str]) -> list[Group]:
+    found = cluster.groups(names)
+    for group in found.values():
+        if not group.exists:
+            raise GroupNotFound(group=group.id, known=cluster.group_names())
+    return list(found.values())
+
+
+def partition_lags(cluster: Cluster, group: Group) -> list[PartitionLag]:
+    """One for each partition of the topics that the group committed or is assigned, in order."""
+    committed = cluster.committed(group.id)
+    owners = {part: member for member, parts in group.members.items() for part in parts}
+    topics = {part.topic for part in committed.keys() | owners.keys()}
+    wanted = cluster.partitions_of(sorted(topics & set(cluster.topic_names())))
+    offsets = cluster.available(wanted)
+    retentions = cluster.retentions(sorted({part.topic for part in wanted}))
+    behind = {
+        part: max(at, offsets[part].start)
+        for part, at in committed.items()
+        if part in offsets and at < offsets[part].end and retentions[part.topic].by_time
+    }
+    times_ms = cluster.times_of_records(behind)
+    return [
+        PartitionLag(
+            topic=part.topic,
+            partition=part.number,
+            committed=committed.get(part),
+            available=offsets[part],
+            retention=retentions[part.topic],
+            next_record_ms=times_ms.get(part),
+            member=owners.get(part),
+        )
+        for part in wanted
+    ]
+
+
+def totals(
+    group: Group, lags: list[PartitionLag], now_ms: int
+) -> tuple[list[LagTotal], dict[Member, LagTotal]]:
+    topics = sorted({part.topic for part in lags})
+    by_topic = [
+        total(topic, (part for part in lags if part.topic == topic), now_ms=now_ms)
+        for topic in topics
+    ]
+    by_member = {
+        member: total(member.id, (part for part in lags if part.member == member), now_ms=now_ms)
+        for member in group.members
+    }
+    return by_topic, by_member
+
+
+def _to_json(group: Group, lags: list[PartitionLag], now_ms: int) -> dict[str, Any]:
+    by_topic, by_member = totals(group, lags, now_ms)
+    return {
+        "group": group.id,
+        "state": group.state,
+        "protocol": group.protocol,
+        "lag": sum(part.lag or 0 for part in lags),
+        "partitions": [_partition_to_json(part, now_ms) for part in lags],
+        "topics": [{"topic": one.name} | _total_to_json(one) for one in by_topic],
+        "consumers": [
+            _member_to_json(member) | _total_to_json(one) for member, one in by_member.items()
+        ],
+    }
+
+
+def _partition_to_json(part: PartitionLag, now_ms: int) -> dict[str, Any]:
+    return {
+        "topic": part.topic,
+        "partition": part.partition,
+        "committed": part.committed,
+        "start": part.available.start,
+        "end": part.available.end,
+        "lag": part.lag,
+        "headroom": part.headroom,
+        "lost": part.lost,
+        "loses_data_in_ms": part.loses_data_in_ms(now_ms=now_ms),
+        "retention_ms": part.retention.retention_ms,
+        "retention_bytes": part.retention.retention_bytes,
+        "risk": part.risk(now_ms=now_ms),
+        **(_member_to_json(part.member) if part.member else {"consumer": None}),
+    }
+
+
+def _member_to_json(member: Member) -> dict[str, Any]:
+    return {"consumer": member.id, "client_id": member.client_id, "host": member.host}
+
+
+def _total_to_json(one: LagTotal) -> dict[str, Any]:
+    return {
+        "partitions": one.partitions,
+        "lag": one.lag,
+        "lost": one.lost,
+        "loses_data_in_ms": one.loses_data_in_ms,
+    }
+
+
+def _print_group(group: Group, lags: list[PartitionLag], now_ms: int) -> None:
+    by_topic, by_member = totals(group, lags, now_ms)
+    lag = sum(part.lag or 0 for part in lags)
+    members = counted(len(group.members), "member")
+    typer.secho(f"Group {group.id}: {group.state}, {members}, lag {lag:,}", bold=True)
+    typer.echo("")
+    header = ["TOPIC", "PARTITION", "COMMITTED", "END", "LAG", "HEADROOM", "RISK", "CONSUMER"]
+    print_table(header, [_partition_row(part, now_ms) for part in lags])
+    if len(lags) > 1:
+        typer.echo("")
+        print_table(
+            ["TOPIC", "PARTITIONS", "LAG", "FIRST LOSS"],
+            [[one.name, one.partitions, one.lag, first_loss(one)] for one in by_topic],
+        )
+    if by_member:
+        typer.echo("")
+        print_table(
+            ["CONSUMER", "CLIENT", "HOST", "PARTITIONS", "LAG"],
+            [[m.id, m.client_id, m.host, t.partitions, t.lag] for m, t in by_member.items()],
+        )
+
+
+def _partition_row(part: PartitionLag, now_ms: int) -> list[object]:
+    return [
+        part.topic,
+        part.partition,
+        part.committed,
+        part.available.end,
+        part.lag,
+        part.headroom,
+        part.risk(now_ms=now_ms),
+        part.member.id if part.member else "-",
+    ]
+
+
+def first_loss(one: LagTotal) -> str:
+    if one.lost:
+        return f"ALREADY LOST {counted(one.lost, 'record')}"
+    if one.loses_data_in_ms is None:
+        return "-"
+    return f"in {format_duration_roughly(one.loses_data_in_ms)}"
+
+
+# --- reset -----------------------------------------------------------------------------------
+
+
+@app.command()
+def reset(
+    group: GroupName,
+    to: Annotated[
+        str,
+        typer.Option(
+            metavar="PLACE",
+            help='earliest, latest, an offset, a time ("1h ago", 2026-07-01T12:00Z), '
+            "or shift:+N / shift:-N from where it is.",
+        ),
+    ],
+    topic: Annotated[
+        list[str],
+        typer.Option(
+            metavar="TOPIC[:P,...]",
+            help="Only this topic, or some partitions of it. Otherwise all that it committed. "
+            "Repeatable.",
+        ),
+    ] = [],  # noqa: B006 - typer copies it
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan and stop.")] = False,
+    yes: Yes = False,
+    brokers: Brokers = None,
+    json: Json = False,
+) -> None:
+    """Move a group to another place. It must have no live members.
+
+    Shows the plan first: where each partition goes, and what is read again or skipped.
+    """
+    place = parse_position(
+        to,
+        option="--to",
+        allowed=(Earliest, Latest, AtOffset, AtTime, Shift),
+        now_ms=time.time_ns() // 1_000_000,
+    )
+    cluster = open_cluster(brokers)
+    _require_idle(cluster.groups([group])[group], doing="reset")
+    committed = cluster.committed(group)
+    offsets = cluster.available(_reset_partitions(cluster, group, topic, committed))
+    targets = cluster.resolve(place, offsets, committed)
+    if not json:
+        rows = [[*_plan_row(part, committed, targets, offsets).values()] for part in targets]
+        print_table(["TOPIC", "PARTITION", "COMMITTED", "NEW", "EFFECT"], rows)
+    if not dry_run:
+        confirm(f"Reset {counted(len(targets), 'partition')} of group {group}?", yes=yes)
+        cluster.commit(group, targets)
+    if json:
+        plan = [_plan_row(part, committed, targets, offsets) for part in targets]
+        print_json({"group": group, "executed": not dry_run, "partitions": plan})
+    elif dry_run:
+        say("Dry run: nothing was changed.")
+    else:
+        typer.echo(f"Reset {counted(len(targets), 'partition')} of group {group}")
+
+
+def _require_idle(group: Group, *, doing: str) -> None:
+    if group.members:
+        raise GroupIsLive(group=group, doing=doing)
+
+
+def _reset_partitions(
+    cluster: Cluster, group: str, topics: list[str], committed: Mapping[Partition, int]
+) -> list[Partition]:
+    if not topics:
+        existing = set(cluster.topic_names())
+        wanted = sorted(part for part in committed if part.topic in existing)
+        if not wanted:
+            raise NothingCommitted(group=group)
+        return wanted
+    wanted = []
+    for text in topics:
+        name, numbers = parse_topic_partitions(text)
+        wanted += cluster.choose_partitions([name], numbers)
+    return sorted(set(wanted))
+
+
+def parse_topic_partitions(text: str) -> tuple[str, list[int]]:
+    """`orders` is all of it, `orders:0,2` two partitions. A topic's name has no colon."""
+    name, colon, numbers = text.partition(":")
+    if not name or (colon and not all(number.isdecimal() for number in numbers.split(","))):
+        raise BadOption(option="--topic", value=text, allowed="TOPIC or TOPIC:P,P (orders:0,2)")
+    return name, [int(number) for number in numbers.split(",")] if colon else []
+
+
+def _plan_row(
+    part: Partition,
+    committed: Mapping[Partition, int],
+    targets: Mapping[Partition, int],
+    offsets: Mapping[Partition, OffsetRange],
+) -> dict[str, Any]:
+    old, new = committed.get(part), targets[part]
+    return {
+        "topic": part.topic,
+        "partition": part.number,
+        "committed": old,
+        "new": new,
+        "effect": effect(old, new, offsets[part]),
+    }
+
+
+def effect(old: int | None, new: int, available: OffsetRange) -> str:
+    """What a reset does to the group: from where it would read, to where it will."""
+    here = available.start if old is None else max(old, available.start)
+    lost = 0 if old is None else here - old
+    note = f" ({counted(lost, 'record')} lost to retention)" if lost else ""
+    if new < here:
+        return f"reads {counted(here - new, 'record')} again{note}"
+    if new > here:
+        return f"skips {counted(new - here, 'record')}{note}"
+    return f"stays{note}"
+
+
+# --- delete ----------------------------------------------------------------------------------
+
+
+@app.command()
+def delete(
+    groups: GroupNames, yes: Yes = False, brokers: Brokers = None, json: Json = False
+) -> None:
+    """Forget groups and where they were. They must have no live members."""
+    cluster = open_cluster(brokers)
+    for group in require_groups(cluster, groups):
+        _require_idle(group, doing="delete")
+    names = f"group {groups[0]}" if len(groups) == 1 else f"groups {', '.join(groups)}"
+    confirm(f"Delete {names} and its committed offsets? This is final.", yes=yes)
+    for name in groups:
+        cluster.delete_group(name)
+    if json:
+        print_json([{"group": name, "deleted": True} for name in groups])
+    else:
+        typer.echo(f"Deleted {names}")

@@ -1,0 +1,132 @@
+"""How far a consumer group is behind, and how far it is from losing data to retention.
+
+Pure: offsets, times and retention in; lag, headroom and a sentence out.
+
+        start        committed            end
+    ------|--------------|-----------------|
+          |<- headroom ->|<----- lag ----->|
+
+Retention moves `start` to the right. When it passes `committed`, records are gone that the group
+has not read.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from millstream.base.offsets import OffsetRange
+from millstream.settings import format_duration_roughly, format_size
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retention:
+    """What a topic forgets, and when. -1 is never, as in Kafka."""
+
+    retention_ms: int
+    retention_bytes: int
+    cleanup_policy: str
+
+    @property
+    def deletes(self) -> bool:
+        return "delete" in self.cleanup_policy
+
+    @property
+    def by_time(self) -> bool:
+        return self.deletes and self.retention_ms >= 0
+
+    @property
+    def by_size(self) -> bool:
+        return self.deletes and self.retention_bytes >= 0
+
+    def __str__(self) -> str:
+        time = format_duration_roughly(self.retention_ms) if self.by_time else "forever"
+        size = f", {format_size(self.retention_bytes)} per partition" if self.by_size else ""
+        return f"{time}{size}{', compacted' if 'compact' in self.cleanup_policy else ''}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """One live consumer of a group."""
+
+    id: str
+    client_id: str
+    host: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionLag:
+    """Where a group is in one partition. `committed` is None before its first commit."""
+
+    topic: str
+    partition: int
+    committed: int | None
+    available: OffsetRange
+    retention: Retention
+    next_record_ms: int | None
+    """When the next record to read was written; None when there is none or it is not known."""
+    member: Member | None
+
+    @property
+    def lag(self) -> int | None:
+        """Records that the group can still read: what is lost is not counted."""
+        if self.committed is None:
+            return None
+        return max(0, self.available.end - max(self.committed, self.available.start))
+
+    @property
+    def lost(self) -> int:
+        """Records that retention took before the group read them."""
+        return 0 if self.committed is None else max(0, self.available.start - self.committed)
+
+    @property
+    def headroom(self) -> int | None:
+        """Records that retention can still take before it reaches the group."""
+        if self.committed is None:
+            return None
+        return max(0, min(self.committed, self.available.end) - self.available.start)
+
+    def loses_data_in_ms(self, *, now_ms: int) -> int | None:
+        """The soonest that time-based retention may take the next record.
+
+        Segments are dropped whole, so it is often later, never sooner. None: it will not happen.
+        """
+        if not self.lag or not self.retention.by_time or self.next_record_ms is None:
+            return None
+        return max(0, self.next_record_ms + self.retention.retention_ms - now_ms)
+
+    def risk(self, *, now_ms: int) -> str:
+        if self.lost:
+            return f"ALREADY LOST {self.lost:,} {'record' if self.lost == 1 else 'records'}"
+        if not self.lag:
+            return "none" if self.lag == 0 else "-"
+        by_size = "by size" if self.retention.by_size else ""
+        left_ms = self.loses_data_in_ms(now_ms=now_ms)
+        if left_ms is None:
+            unknown = self.retention.by_time and self.next_record_ms is None
+            return "unknown" if unknown else f"may lose data {by_size}" if by_size else "none"
+        if left_ms == 0:
+            return "may lose data NOW"
+        sooner = f", sooner {by_size}" if by_size else ""
+        return f"loses data in {format_duration_roughly(left_ms)}{sooner}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LagTotal:
+    """The lag of several partitions together: of a topic, a consumer or a group."""
+
+    name: str
+    partitions: int
+    lag: int
+    lost: int
+    loses_data_in_ms: int | None
+
+
+def total(name: str, partitions: Iterable[PartitionLag], *, now_ms: int) -> LagTotal:
+    chosen = list(partitions)
+    losses = [part.loses_data_in_ms(now_ms=now_ms) for part in chosen]
+    return LagTotal(
+        name=name,
+        partitions=len(chosen),
+        lag=sum(part.lag or 0 for part in chosen),
+        lost=sum(part.lost for part in chosen),
+        loses_data_in_ms=min((loss for loss in losses if loss is not None), default=None),
+    )

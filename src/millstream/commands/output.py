@@ -1,0 +1,103 @@
+"""What the commands print: aligned tables, JSON, counts in words, and questions.
+
+Data goes to stdout, everything else to stderr. No command formats a table by itself.
+"""
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import FrameType
+
+import typer
+
+from millstream.base.errors import Rejected
+
+ALARMS = ("ALREADY LOST", "may lose data NOW")
+
+
+class NotConfirmed(Rejected):
+    def __init__(self) -> None:
+        super().__init__(
+            "Nothing was changed: not confirmed. Pass --yes to go ahead without a question"
+        )
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    """Columns two spaces apart; numbers to the right, with thousands separated."""
+    cells = [list(header)] + [[_cell(value) for value in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    right = [
+        bool(rows) and all(isinstance(row[i], int | None) for row in rows)
+        for i in range(len(header))
+    ]
+    return "\n".join(_line(row, widths, right) for row in cells)
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return "-"
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def _line(row: Sequence[str], widths: Sequence[int], right: Sequence[bool]) -> str:
+    aligned = (
+        cell.rjust(width) if to_right else cell.ljust(width)
+        for cell, width, to_right in zip(row, widths, right, strict=True)
+    )
+    return "  ".join(aligned).rstrip()
+
+
+def counted(number: int, noun: str) -> str:
+    """1 record, 2 records, 1,000 records."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def print_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    first, *lines = table(header, rows).split("\n")
+    typer.secho(first, bold=True)
+    for line in lines:
+        alarm = any(words in line for words in ALARMS)
+        typer.secho(line, fg=typer.colors.RED if alarm else None)
+
+
+def print_json(value: object) -> None:
+    typer.echo(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def say(message: str) -> None:
+    """For the person, not for the pipe."""
+    typer.echo(message, err=True)
+
+
+def confirm(question: str, *, yes: bool) -> None:
+    if yes:
+        return
+    # Not typer.confirm: it writes a space to stdout, where the data goes.
+    typer.echo(f"{question} [y/N] ", nl=False, err=True)
+    answer = sys.stdin.readline()
+    if not answer.endswith("\n"):  # no terminal to answer at
+        say("")
+    if answer.strip().lower() not in ("y", "yes"):
+        raise NotConfirmed
+
+
+@contextmanager
+def terminate_as_interrupt() -> Iterator[None]:
+    """SIGTERM ends a long command as Ctrl-C does: with its clean-up."""
+
+    def interrupt(_signal: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def abandon_stdout() -> None:
+    """The reader of our pipe is gone: let Python's last flush go nowhere, not fail."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

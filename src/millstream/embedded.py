@@ -1,0 +1,167 @@
+"""`Broker`: a real broker in a process of its own, for an application, a notebook or a test.
+
+It never shares the caller's interpreter lock, and it stops when the caller does, even if that
+one is killed: the child reads a pipe from its parent and stops when the pipe ends.
+"""
+
+import json
+import os
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from types import TracebackType
+
+from millstream.base.errors import MillstreamError, Rejected
+
+CHILD = "import sys; from millstream.embedded import main; sys.exit(main())"
+READY_SECONDS_MAX = 60.0
+STOP_SECONDS_MAX = 30.0
+
+
+class BrokerDidNotStart(Rejected):
+    def __init__(self, *, reason: str) -> None:
+        super().__init__(f"the broker did not start: {reason}")
+        self.reason = reason
+
+
+class Broker:
+    """A running broker; use it as a context manager, or call `start` and `stop`.
+
+    Without `data_dir` it keeps its data in a temporary directory that goes with it. Further
+    settings are those of docs/settings.md, as Python names:
+    `Broker(durability="relaxed", default_partitions=4)`.
+    """
+
+    def __init__(
+        self,
+        data_dir: str | Path | None = None,
+        port: int = 0,
+        *,
+        host: str = "127.0.0.1",
+        **settings: str | int | bool,
+    ) -> None:
+        self._given_dir = None if data_dir is None else Path(data_dir)
+        self.data_dir = self._given_dir
+        self._host = host
+        self._port = port
+        self._settings = settings
+        self._process: subprocess.Popen[bytes] | None = None
+        self._bootstrap = ""
+
+    @property
+    def bootstrap(self) -> str:
+        """The address for a client's `bootstrap.servers`."""
+        if self._process is None:
+            raise BrokerDidNotStart(reason="use it in a `with` block, or call start() first")
+        return self._bootstrap
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None, "start() it first"
+        return self._process.pid
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def __enter__(self) -> "Broker":
+        return self.start()
+
+    def __exit__(
+        self,
+        error_type: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def start(self) -> "Broker":
+        """Start, and return when clients can connect. After a stop or a kill it starts again."""
+        if self.data_dir is None:
+            self.data_dir = Path(tempfile.mkdtemp(prefix="millstream-"))
+        settings = {"log_level": "warning", **self._settings}
+        settings |= {"data": str(self.data_dir), "listen": f"{self._host}:{self._port}"}
+        # The child must not get our signals (Ctrl-C at a terminal): it stops when we do.
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", CHILD, json.dumps(settings)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+        )
+        self._await_ready(self._process)
+        return self
+
+    def _await_ready(self, process: "subprocess.Popen[bytes]") -> None:
+        assert process.stdout is not None
+        ready, _, _ = select.select([process.stdout], [], [], READY_SECONDS_MAX)
+        line = process.stdout.readline() if ready else b""
+        report = json.loads(line) if line else {}
+        if "port" not in report:
+            self._end(process, signal.SIGKILL)
+            self._remove_temporary()
+            reason = report.get("error") or f"it ended with exit code {process.returncode}"
+            raise BrokerDidNotStart(reason=reason)
+        # A restart must listen where clients look for it.
+        self._port = int(report["port"])
+        self._bootstrap = f"{self._host}:{self._port}"
+
+    def stop(self) -> None:
+        """Stop cleanly: everything is on disk, the next start needs no recovery."""
+        if self._process is not None:
+            self._end(self._process, signal.SIGTERM)
+            self._process = None
+        self._remove_temporary()
+
+    def kill(self) -> None:
+        """End the process at once, as a crash would (kill -9). The data stays: `start` recovers."""
+        if self._process is not None:
+            self._end(self._process, signal.SIGKILL)
+            self._process = None
+
+    def _end(self, process: "subprocess.Popen[bytes]", number: signal.Signals) -> None:
+        if process.poll() is None:
+            os.kill(process.pid, number)
+        try:
+            process.wait(STOP_SECONDS_MAX)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                pipe.close()
+
+    def _remove_temporary(self) -> None:
+        if self._given_dir is None and self.data_dir is not None:
+            shutil.rmtree(self.data_dir, ignore_errors=True)
+            self.data_dir = None
+
+
+def main() -> int:
+    """The child: run a broker until standard input ends; reports in one JSON line."""
+    started = time.perf_counter()
+    from millstream.app import run_broker
+    from millstream.broker.server import BrokerServer
+    from millstream.settings import BrokerSettings, load
+
+    def report(**facts: object) -> None:
+        print(json.dumps(facts), flush=True)
+
+    def when_ready(server: BrokerServer) -> None:
+        report(port=server.port, ready_seconds=round(time.perf_counter() - started, 3))
+
+    try:
+        options = {name: _text(value) for name, value in json.loads(sys.argv[1]).items()}
+        settings = load(BrokerSettings, options=options)
+        return run_broker(settings, when_ready=when_ready, until_closed=sys.stdin)
+    except MillstreamError as error:
+        report(error=str(error))
+        return 1
+
+
+def _text(value: str | int | bool) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,586 @@
+"""Every setting, once: its name, unit, default, limits and help.
+
+The environment, `millstream.toml`, the command line and docs/settings.md are all derived from the
+dataclasses below, so that they cannot disagree. Nearest wins: option, environment, file, default.
+Reads values and says what is wrong with them; starts nothing. `app.py` hands the values on, so that
+no package below knows this one.
+
+    python -m millstream.settings > docs/settings.md
+"""
+
+import difflib
+import math
+import os
+import re
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, ClassVar, Protocol, TypeVar, cast
+
+from millstream.base.errors import Rejected
+
+CONFIG_FILE = "millstream.toml"
+CONFIG_FILE_ENV = "MILLSTREAM_CONFIG"
+
+KIB, MIB, GIB, TIB = 1 << 10, 1 << 20, 1 << 30, 1 << 40
+SECOND_MS, MINUTE_MS, HOUR_MS, DAY_MS = 1_000, 60_000, 3_600_000, 86_400_000
+INT32_MAX = 2**31 - 1
+INT64_MAX = 2**63 - 1
+
+# --- Quantities: sizes and durations, as people write them -----------------------------------
+
+SIZE_UNITS = {"TiB": TIB, "GiB": GIB, "MiB": MIB, "KiB": KIB, "B": 1}
+DECIMAL_UNITS = {"TB": 10**12, "GB": 10**9, "MB": 10**6, "kB": 10**3}
+DURATION_UNITS = {"d": DAY_MS, "h": HOUR_MS, "m": MINUTE_MS, "s": SECOND_MS, "ms": 1}
+
+SIZE_FACTORS = {name.lower(): factor for name, factor in (SIZE_UNITS | DECIMAL_UNITS).items()}
+DURATION_FACTORS = DURATION_UNITS | {"w": 7 * DAY_MS, "min": MINUTE_MS}
+
+NUMBER_WITH_UNIT = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]+)\s*")
+
+
+def parse_size(text: str) -> int:
+    """Bytes: "64MiB", "1.5GiB", "10MB" (decimal), or a plain number."""
+    if re.fullmatch(r"\d+", text.strip()):
+        return int(text)
+    match = NUMBER_WITH_UNIT.fullmatch(text)
+    if match is None or match[2].lower() not in SIZE_FACTORS:
+        raise ValueError(f"{text!r} is not a size")
+    return _whole(float(match[1]) * SIZE_FACTORS[match[2].lower()])
+
+
+def parse_duration_ms(text: str) -> int:
+    """Milliseconds: "7d", "1h 30m", "250ms", or a plain number."""
+    if re.fullmatch(r"\d+", text.strip()):
+        return int(text)
+    total, position = 0.0, 0
+    while match := NUMBER_WITH_UNIT.match(text, position):
+        if match[2] not in DURATION_FACTORS:
+            break
+        total += float(match[1]) * DURATION_FACTORS[match[2]]
+        position = match.end()
+    if position == 0 or position != len(text):
+        raise ValueError(f"{text!r} is not a duration")
+    return _whole(total)
+
+
+def format_size(size_bytes: int) -> str:
+    """The exact value in its largest whole unit: `parse_size` reads it back."""
+    for unit, factor in SIZE_UNITS.items():
+        if size_bytes and size_bytes % factor == 0:
+            return f"{size_bytes // factor}{unit}"
+    return f"{size_bytes}B"
+
+
+def format_duration_ms(duration_ms: int) -> str:
+    """The exact value in its units, largest first: `parse_duration_ms` reads it back."""
+    return " ".join(_duration_parts(duration_ms)) or "0ms"
+
+
+def format_duration_roughly(duration_ms: int) -> str:
+    """For reading, not for parsing back: the two largest units, "3h 12m"."""
+    if duration_ms < SECOND_MS:
+        return f"{duration_ms}ms"
+    return " ".join(list(_duration_parts(duration_ms // SECOND_MS * SECOND_MS))[:2])
+
+
+def _duration_parts(duration_ms: int) -> Iterator[str]:
+    for unit, factor in DURATION_UNITS.items():
+        count, duration_ms = divmod(duration_ms, factor)
+        if count:
+            yield f"{count}{unit}"
+
+
+def _whole(number: float) -> int:
+    if not math.isfinite(number) or number > INT64_MAX:
+        raise ValueError(f"{number} is too large")
+    return round(number)
+
+
+# --- Kinds of values -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """One sort of value: how it is read from text, written for people, and what is allowed."""
+
+    unit: str
+    allowed: str
+    parse: Callable[[str], Any]
+    format: Callable[[Any], str] = str
+
+
+def size(*, at_least: int, at_most: int = INT64_MAX, unlimited: bool = False) -> Kind:
+    word = "unlimited" if unlimited else None
+    bounds = _bounds(format_size, at_least, at_most, word)
+    return Kind(
+        unit="bytes",
+        allowed=f"a size such as 64MiB{bounds}",
+        parse=_bounded(parse_size, at_least, at_most, word),
+        format=_with_word(format_size, word),
+    )
+
+
+def duration(*, at_least: int = 0, at_most: int = INT64_MAX, forever: bool = False) -> Kind:
+    word = "forever" if forever else None
+    bounds = _bounds(format_duration_ms, at_least, at_most, word)
+    return Kind(
+        unit="ms",
+        allowed=f"a duration such as 90s or 7d{bounds}",
+        parse=_bounded(parse_duration_ms, at_least, at_most, word),
+        format=_with_word(format_duration_ms, word),
+    )
+
+
+def count(*, at_least: int, at_most: int) -> Kind:
+    return Kind(
+        unit="count",
+        allowed=f"a whole number{_bounds(str, at_least, at_most, None)}",
+        parse=_bounded(int, at_least, at_most, None),
+    )
+
+
+def choice(*words: str) -> Kind:
+    def parse(text: str) -> str:
+        if text not in words:
+            raise ValueError(text)
+        return text
+
+    return Kind(unit="word", allowed=" or ".join([", ".join(words[:-1]), words[-1]]), parse=parse)
+
+
+def switch() -> Kind:
+    words = {"true": True, "yes": True, "on": True, "1": True}
+    words |= {"false": False, "no": False, "off": False, "0": False}
+
+    def parse(text: str) -> bool:
+        if text.lower() not in words:
+            raise ValueError(text)
+        return words[text.lower()]
+
+    return Kind(
+        unit="true/false",
+        allowed="true or false",
+        parse=parse,
+        format=lambda value: str(value).lower(),
+    )
+
+
+def directory() -> Kind:
+    def parse(text: str) -> Path:
+        if not text.strip():
+            raise ValueError("empty path")
+        return Path(text).expanduser()
+
+    return Kind(unit="path", allowed="a directory; it is made if missing", parse=parse)
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where something listens. Port 0 asks the system for a free one."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
+
+
+def parse_address(text: str, *, port_at_least: int = 0) -> Address:
+    match = re.fullmatch(r"(?:\[([0-9a-fA-F:.]+)\]|([^\s:,/\[\]]+)):(\d{1,5})", text.strip())
+    if match is None or not port_at_least <= int(match[3]) <= 65535:
+        raise ValueError(f"{text!r} is not host:port")
+    return Address(match[1] or match[2], int(match[3]))
+
+
+def parse_addresses(text: str) -> tuple[Address, ...]:
+    return tuple(parse_address(part, port_at_least=1) for part in text.split(","))
+
+
+def address() -> Kind:
+    return Kind(unit="host:port", allowed="host:port, port 0 for any free one", parse=parse_address)
+
+
+def addresses() -> Kind:
+    return Kind(
+        unit="host:port",
+        allowed="host:port, or several separated by commas",
+        parse=parse_addresses,
+        format=lambda value: ",".join(map(str, value)),
+    )
+
+
+def _bounds(form: Callable[[int], str], at_least: int, at_most: int, word: str | None) -> str:
+    low = f", at least {form(at_least)}" if at_least else ""
+    high = f", at most {form(at_most)}" if at_most < INT64_MAX else ""
+    return f"{low}{high}{f', or {word}' if word else ''}"
+
+
+def _bounded(
+    parse: Callable[[str], int], at_least: int, at_most: int, word: str | None
+) -> Callable[[str], int]:
+    """Kafka's -1, "no limit", has a word here; the number is understood too."""
+
+    def parse_bounded(text: str) -> int:
+        if word and text.strip() in (word, "-1"):
+            return -1
+        value = parse(text)
+        if not at_least <= value <= at_most:
+            raise ValueError(f"{value} is out of range")
+        return value
+
+    return parse_bounded
+
+
+def _with_word(form: Callable[[int], str], word: str | None) -> Callable[[int], str]:
+    return lambda value: word if word and value == -1 else form(value)
+
+
+# --- The settings ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """What one field of a table means; `name` is the same in the file and in Python."""
+
+    table: str
+    name: str
+    kind: Kind
+    help: str
+    default: Any
+
+    @property
+    def env(self) -> str:
+        prefix = "" if self.table == "client" else f"{self.table.upper()}_"
+        return f"MILLSTREAM_{prefix}{self.name.upper()}"
+
+    @property
+    def option(self) -> str:
+        return "--" + self.name.replace("_", "-")
+
+    @property
+    def default_text(self) -> str:
+        return self.kind.format(self.default)
+
+
+class Table(Protocol):
+    """A frozen dataclass of settings: one `[table]` of millstream.toml."""
+
+    TABLE: ClassVar[str]
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+
+TableT = TypeVar("TableT", bound=Table)
+
+
+def setting(default: Any, kind: Kind, help: str) -> Any:
+    return field(default=default, metadata={"kind": kind, "help": help})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientSettings:
+    """Where the client commands (topics, produce, consume, groups) find a broker."""
+
+    TABLE: ClassVar[str] = "client"
+
+    brokers: tuple[Address, ...] = setting(
+        (Address("127.0.0.1", 9092),),
+        addresses(),
+        "The brokers to ask first: Millstream's own or any Kafka cluster's.",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerSettings:
+    """The embedded broker: `millstream broker`."""
+
+    TABLE: ClassVar[str] = "broker"
+
+    data: Path = setting(  # noqa: RUF009 - `setting` is `field` with our metadata
+        Path("broker.millstream"),
+        directory(),
+        "Where topics, committed offsets and transactions are kept.",
+    )
+    listen: Address = setting(  # noqa: RUF009 - the same
+        Address("127.0.0.1", 9092),
+        address(),
+        "Where clients connect. Nothing listens beyond loopback unless told to here.",
+    )
+    durability: str = setting(
+        "synced",
+        choice("synced", "relaxed"),
+        "synced: with acks=all, a record is answered for once it is on disk. relaxed: once it is "
+        "written; a power cut may lose what came after the last sync.",
+    )
+    relaxed_sync_interval_ms: int = setting(
+        SECOND_MS,
+        duration(at_least=1, at_most=HOUR_MS),
+        "How often `relaxed` syncs to disk: the most time that a power cut can undo.",
+    )
+    auto_create_topics: bool = setting(
+        True,
+        switch(),
+        "Whether a topic that a client names for the first time is created.",
+    )
+    default_partitions: int = setting(
+        1,
+        count(at_least=1, at_most=10_000),
+        "Partitions of a topic whose creator does not say how many.",
+    )
+    segment_bytes: int = setting(
+        GIB,
+        # Positions in an index are int32, as in Kafka.
+        size(at_least=MIB, at_most=INT32_MAX),
+        "A partition's log is cut into files of this size; retention drops whole files.",
+    )
+    segment_ms: int = setting(
+        7 * DAY_MS,
+        duration(at_least=SECOND_MS),
+        "A new file is also begun when the current one is this old.",
+    )
+    retention_ms: int = setting(
+        7 * DAY_MS,
+        duration(forever=True),
+        "How long records are kept, unless the topic says otherwise.",
+    )
+    retention_bytes: int = setting(
+        -1,
+        size(at_least=0, unlimited=True),
+        "How much of each partition is kept, unless the topic says otherwise.",
+    )
+    retention_check_interval_ms: int = setting(
+        30 * SECOND_MS,
+        duration(at_least=100, at_most=HOUR_MS),
+        "How often old segments, offsets and groups are looked for.",
+    )
+    message_bytes_max: int = setting(
+        MIB + 12,  # Kafka's default: 1 MiB of records and the 12 bytes before them in a batch
+        size(at_least=KIB, at_most=INT32_MAX),
+        "The largest record batch taken, after compression.",
+    )
+    frame_bytes_max: int = setting(
+        100 * MIB,  # Kafka's socket.request.max.bytes
+        size(at_least=64 * KIB, at_most=INT32_MAX),
+        "The largest request taken; a larger one closes its connection.",
+    )
+    connections_max: int = setting(
+        1_000,
+        count(at_least=1, at_most=1_000_000),
+        "Connections at one time; one more is closed at once. Each needs a file descriptor.",
+    )
+    requests_in_flight_max: int = setting(
+        100,
+        count(at_least=1, at_most=100_000),
+        "Unanswered requests of one connection; beyond them its socket is not read.",
+    )
+    request_bytes_max: int = setting(
+        256 * MIB,
+        size(at_least=MIB),
+        "Large requests that are being received, all connections together; beyond them sockets "
+        "are not read.",
+    )
+    unsynced_bytes_max: int = setting(
+        256 * MIB,
+        size(at_least=MIB),
+        "Written bytes that wait for their sync; beyond them producers wait.",
+    )
+    offsets_retention_ms: int = setting(
+        7 * DAY_MS,
+        duration(at_least=MINUTE_MS, forever=True),
+        "How long the offsets of a consumer group without members are kept.",
+    )
+    group_initial_rebalance_delay_ms: int = setting(
+        0,
+        duration(at_most=5 * MINUTE_MS),
+        "How long an empty group waits for more members before its first assignment. Kafka waits "
+        "3s, for fleets that start together; here a lone consumer starts at once.",
+    )
+    log_level: str = setting(
+        "info",
+        choice("debug", "info", "warning", "error"),
+        "How much the broker says about itself on stderr.",
+    )
+
+    def __post_init__(self) -> None:
+        if self.message_bytes_max > self.frame_bytes_max:
+            raise SettingsConflict(
+                f"message_bytes_max ({format_size(self.message_bytes_max)}) is larger than "
+                f"frame_bytes_max ({format_size(self.frame_bytes_max)}), the request that carries "
+                "it: raise frame_bytes_max or lower message_bytes_max"
+            )
+
+
+TABLES: tuple[type[Table], ...] = (ClientSettings, BrokerSettings)
+
+
+def settings_of(table: type[Table]) -> tuple[Setting, ...]:
+    return tuple(
+        Setting(
+            table=table.TABLE,
+            name=item.name,
+            kind=item.metadata["kind"],
+            help=item.metadata["help"],
+            default=item.default,
+        )
+        for item in fields(cast(Any, table))
+    )
+
+
+# --- Errors ----------------------------------------------------------------------------------
+
+
+class BadSetting(Rejected):
+    def __init__(self, *, setting: Setting, value: object, origin: str) -> None:
+        super().__init__(
+            f"{setting.name}: {value!r} from {origin} is not allowed. Give {setting.kind.allowed}"
+        )
+        self.setting, self.value, self.origin = setting, value, origin
+
+
+class SettingsConflict(Rejected):
+    """Two settings that are fine alone and impossible together."""
+
+
+class BadConfigFile(Rejected):
+    def __init__(self, *, path: Path, problem: str) -> None:
+        super().__init__(f"{path}: {problem}")
+        self.path, self.problem = path, problem
+
+
+# --- Reading them ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigFile:
+    """A config file's tables, every name in it known. Without a file there are none."""
+
+    path: Path = Path(CONFIG_FILE)
+    tables: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+
+
+def read_config_file(env: Mapping[str, str]) -> ConfigFile:
+    """`millstream.toml` of the working directory, or the file that MILLSTREAM_CONFIG names."""
+    path = Path(env.get(CONFIG_FILE_ENV) or CONFIG_FILE)
+    try:
+        tables = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        if CONFIG_FILE_ENV in env:
+            problem = f"no such file; {CONFIG_FILE_ENV} names it"
+            raise BadConfigFile(path=path, problem=problem) from None
+        return ConfigFile(path=path)
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise BadConfigFile(path=path, problem=f"not valid TOML: {error}") from None
+    _check_names(path, tables)
+    return ConfigFile(path=path, tables=tables)
+
+
+def _check_names(path: Path, tables: Mapping[str, object]) -> None:
+    """A misspelt name would be a setting that silently does nothing."""
+    known = {table.TABLE: [item.name for item in settings_of(table)] for table in TABLES}
+    for table, values in tables.items():
+        if table not in known or not isinstance(values, dict):
+            problem = f"no table [{table}]{_did_you_mean(table, list(known))}"
+            raise BadConfigFile(path=path, problem=problem)
+        for name in values:
+            if name not in known[table]:
+                problem = f"[{table}] has no setting {name}{_did_you_mean(name, known[table])}"
+                raise BadConfigFile(path=path, problem=problem)
+
+
+def _did_you_mean(word: str, known: list[str]) -> str:
+    near = difflib.get_close_matches(word, known, n=1)
+    return f". Did you mean {near[0]}?" if near else f". There are: {', '.join(known)}"
+
+
+def load(
+    table: type[TableT],
+    *,
+    options: Mapping[str, str | None] | None = None,
+    env: Mapping[str, str] | None = None,
+    file: ConfigFile | None = None,
+) -> TableT:
+    """The table's settings; an option that is None was not given."""
+    env = os.environ if env is None else env
+    file = read_config_file(env) if file is None else file
+    values = {}
+    for item in settings_of(table):
+        given = _nearest(item, options or {}, env, file)
+        if given is not None:
+            values[item.name] = _parse(item, *given)
+    return table(**values)
+
+
+def _nearest(
+    item: Setting, options: Mapping[str, str | None], env: Mapping[str, str], file: ConfigFile
+) -> tuple[object, str] | None:
+    """The given value and where it came from."""
+    if (option := options.get(item.name)) is not None:
+        return option, item.option
+    if item.env in env:
+        return env[item.env], item.env
+    in_file = file.tables.get(item.table, {})
+    if item.name in in_file:
+        return in_file[item.name], f"[{item.table}] in {file.path}"
+    return None
+
+
+def _parse(item: Setting, value: object, origin: str) -> Any:
+    text = str(value).lower() if isinstance(value, bool) else value
+    if not isinstance(text, str | int):
+        raise BadSetting(setting=item, value=value, origin=origin)
+    try:
+        return item.kind.parse(str(text))
+    except ValueError:
+        raise BadSetting(setting=item, value=value, origin=origin) from None
+
+
+# --- Writing them down -----------------------------------------------------------------------
+
+INTRODUCTION = f"""\
+# Settings
+
+<!-- Generated: python -m millstream.settings > docs/settings.md -->
+
+Every setting can be given in three places; the nearest wins:
+
+1. an option of the command: `--segment-bytes 64MiB`
+2. an environment variable: `MILLSTREAM_BROKER_SEGMENT_BYTES=64MiB`
+3. `{CONFIG_FILE}` in the working directory, or the file that `{CONFIG_FILE_ENV}` names:
+
+```toml
+[broker]
+segment_bytes = "64MiB"
+retention_ms = "30d"
+```
+
+The option is the setting's name with dashes. Sizes take `KiB`, `MiB`, `GiB`, `TiB` (or the decimal
+`kB`, `MB`, `GB`, `TB`), durations `ms`, `s`, `m`, `h`, `d`, `w`; a plain number counts the unit in
+the table. A name that the file should not have is an error, with the nearest one that exists.
+"""
+
+COLUMNS = ("Setting", "Environment", "Unit", "Default", "Allowed", "Meaning")
+
+
+def to_markdown() -> str:
+    return "\n".join([INTRODUCTION, *map(_table_to_markdown, TABLES)])
+
+
+def _table_to_markdown(table: type[Table]) -> str:
+    lines = [f"## [{table.TABLE}]", "", str(table.__doc__), ""]
+    lines += [_row(COLUMNS), _row(["---"] * len(COLUMNS))]
+    for item in settings_of(table):
+        default, kind = f"`{item.default_text}`", item.kind
+        lines.append(
+            _row([f"`{item.name}`", f"`{item.env}`", kind.unit, default, kind.allowed, item.help])
+        )
+    return "\n".join(lines) + "\n"
+
+
+def _row(cells: tuple[str, ...] | list[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+if __name__ == "__main__":
+    print(to_markdown(), end="")

@@ -1,0 +1,45 @@
+"""The brokers that foreign clients are tried on: ours always, Apache Kafka in the full run.
+
+A test that asks for `bootstrap` is a contract: it runs unchanged on both, so that it cannot ask
+of our broker what Kafka does not do. A test that needs our files asks for `millstream_data`.
+"""
+
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from tests.clients.steps import unique_name
+from tests.support.apache_kafka import ApacheKafka
+
+BROKERS = ["millstream", pytest.param("apache-kafka", marks=pytest.mark.full)]
+
+
+@pytest.fixture(scope="session", params=BROKERS)
+def bootstrap(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The address of a running broker, one per session and kind."""
+    if request.param == "apache-kafka":
+        with ApacheKafka() as kafka:
+            yield kafka.bootstrap
+    else:
+        from millstream import Broker  # here, so that Kafka's half runs without ours
+
+        with Broker(data_dir=None, port=0) as broker:
+            yield broker.bootstrap
+
+
+@pytest.fixture
+def admin(bootstrap: str) -> AdminClient:
+    return AdminClient({"bootstrap.servers": bootstrap, "log_level": 3})
+
+
+@pytest.fixture
+def topic() -> str:
+    """A name that no other test uses; nothing is created."""
+    return unique_name("topic")
+
+
+@pytest.fixture
+def group() -> str:
+    """A group id that no other test uses."""
+    return unique_name("group")

@@ -1,0 +1,133 @@
+"""Kafka's DumpLogSegments reads our files: batches, both indexes, and producer snapshots.
+
+Only for our broker: that Kafka can read its own files needs no test of ours.
+"""
+
+import re
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from tests.clients.steps import Sent, create_topic, produce
+from tests.support.java_tools import ToolRun, run_class
+
+# The first test of a checkout may have to fetch the jars, and Java itself.
+pytestmark = pytest.mark.timeout(600)
+
+TOPIC = "dumped"
+CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
+RECORDS_PER_CODEC = 3_000
+# Kafka's smallest segment; the uncompressed third of 3 MB alone fills more than one.
+SEGMENT_BYTES = 1024 * 1024
+# What the tool prints of a file that is not in order; a record's own line starts with "|". Not
+# "Non-consecutive offsets": it says so of every segment that does not start at 0, of Kafka's too.
+COMPLAINT = re.compile(r"^(?!\|).*(mismatch|invalid|out of order|corrupt)", re.I)
+
+
+@pytest.fixture(scope="module")
+def partition_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory of one partition, in several segments, after a clean stop."""
+    from millstream import Broker
+
+    data_dir = tmp_path_factory.mktemp("data")
+    with Broker(data_dir=data_dir, port=0) as broker:
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        create_topic(admin, TOPIC, config={"segment.bytes": str(SEGMENT_BYTES)})
+        for codec in CODECS:
+            fill(broker.bootstrap, codec)
+    return data_dir / f"{TOPIC}-0"
+
+
+def fill(bootstrap: str, codec: str) -> None:
+    # Digits compress to about a half, so that every codec leaves batches worth an index entry.
+    sent = [
+        Sent(key=b"%d" % n, value=(b"%s %d " % (codec.encode(), n) + b"%d" % (7**n % 10**300)))
+        for n in range(RECORDS_PER_CODEC)
+    ]
+    config = {"compression.type": codec, "batch.num.messages": 50, "enable.idempotence": True}
+    produce(bootstrap, TOPIC, sent, config)
+
+
+def dump(files: Sequence[Path], *flags: str) -> ToolRun:
+    """Run the tool; it must end well and complain of nothing."""
+    names = ",".join(str(path) for path in files)
+    run = run_class("org.apache.kafka.tools.DumpLogSegments", "--files", names, *flags).checked()
+    said = run.lines + run.stderr.splitlines()  # mismatches go to the latter
+    complaints = [line for line in said if COMPLAINT.search(line)]
+    assert complaints == []
+    return run
+
+
+def files_of(directory: Path, suffix: str) -> list[Path]:
+    found = sorted(directory.glob(f"*{suffix}"))
+    assert found, f"no {suffix} in {directory}"
+    return found
+
+
+def test_every_record_is_in_the_segments_once_and_in_order(partition_dir: Path) -> None:
+    segments = files_of(partition_dir, ".log")
+    assert len(segments) > 2
+    dumped = dump(segments, "--deep-iteration", "--print-data-log")
+    offsets = [
+        int(found[1]) for line in dumped.lines if (found := re.match(r"\| offset: (\d+)", line))
+    ]
+    assert offsets == list(range(RECORDS_PER_CODEC * len(CODECS)))
+    assert set(re.findall(r" compresscodec: (\w+)", dumped.stdout)) == set(CODECS)
+    assert "key: 17 payload: zstd 17 " in dumped.stdout
+
+
+def test_a_segment_is_named_for_its_first_offset(partition_dir: Path) -> None:
+    for segment in files_of(partition_dir, ".log"):
+        dumped = dump([segment])
+        assert dumped.lines[1] == f"Log starting offset: {int(segment.stem)}"
+        first_batch = re.search(r"^baseOffset: (\d+) ", dumped.stdout, re.MULTILINE)
+        assert first_batch is not None
+        assert int(first_batch[1]) == int(segment.stem)
+
+
+def test_every_entry_of_the_offset_index_points_at_its_batch(partition_dir: Path) -> None:
+    indexes = files_of(partition_dir, ".index")
+    dump(indexes, "--verify-index-only")
+    entries = re.findall(r"^offset: \d+ position: \d+", dump(indexes).stdout, re.MULTILINE)
+    # At most one entry per index.interval.bytes (4096), and a batch here is larger than that.
+    assert len(entries) > 100
+
+
+def test_every_entry_of_the_time_index_is_true_and_in_order(partition_dir: Path) -> None:
+    dumped = dump(files_of(partition_dir, ".timeindex"))
+    times = [int(found) for found in re.findall(r"^timestamp: (\d+) offset", dumped.stdout, re.M)]
+    assert len(times) >= len(files_of(partition_dir, ".log"))
+    assert times == sorted(times)
+
+
+@pytest.mark.parametrize("suffix", [".index", ".timeindex"])
+def test_a_closed_index_passes_kafkas_sanity_check(partition_dir: Path, suffix: str) -> None:
+    indexes = files_of(partition_dir, suffix)
+    checked = dump(indexes, "--index-sanity-check")
+    assert [line for line in checked.lines if line.endswith("passed sanity check.")] == [
+        f"{index} passed sanity check." for index in indexes
+    ]
+
+
+def test_a_snapshot_holds_every_producer_and_its_last_sequence(partition_dir: Path) -> None:
+    last = files_of(partition_dir, ".snapshot")[-1]
+    dumped = dump([last])
+    producers = re.findall(
+        r"^producerId: (\d+) producerEpoch: 0 .*lastSequence: (\d+) ", dumped.stdout, re.MULTILINE
+    )
+    assert len({producer_id for producer_id, _ in producers}) == len(CODECS)
+    assert {int(sequence) for _, sequence in producers} == {RECORDS_PER_CODEC - 1}
+
+
+def test_the_tool_would_have_noticed_a_wrong_entry(partition_dir: Path, tmp_path: Path) -> None:
+    damaged = tmp_path / partition_dir.name
+    shutil.copytree(partition_dir, damaged)
+    index = files_of(damaged, ".index")[0]
+    entries = bytearray(index.read_bytes())
+    entries[0:4], entries[8:12] = entries[8:12], entries[0:4]  # swap two offsets
+    index.write_bytes(entries)
+    with pytest.raises(AssertionError, match="Mismatches in"):
+        dump([index])

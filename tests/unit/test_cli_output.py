@@ -1,0 +1,128 @@
+import pytest
+
+from millstream.base.errors import Corrupt, Rejected, Retryable
+from millstream.cli import EXIT_CODE_MEANINGS, EXIT_CODES, exit_code_of
+from millstream.commands.cluster import BrokerUnreachable, Partition, TopicNotFound
+from millstream.commands.consume import Stop
+from millstream.commands.options import BadOption, parse_topic_configs
+from millstream.commands.output import counted, table
+from millstream.commands.topics import in_words
+
+FIRST, SECOND = Partition("clicks", 0), Partition("clicks", 1)
+BOTH = frozenset([FIRST, SECOND])
+
+
+def test_a_table_aligns_numbers_right_and_words_left() -> None:
+    assert table(["TOPIC", "RECORDS"], [["clicks", 12345], ["a", None]]).split("\n") == [
+        "TOPIC   RECORDS",
+        "clicks   12,345",
+        "a             -",
+    ]
+
+
+def test_things_are_counted_in_words() -> None:
+    assert [counted(n, "record") for n in (0, 1, 1000)] == [
+        "0 records",
+        "1 record",
+        "1,000 records",
+    ]
+
+
+def test_topic_configs_take_human_units() -> None:
+    given = ["retention.ms=7d", "segment.bytes=64MiB", "retention.bytes=unlimited", "a.ms=-1"]
+    assert parse_topic_configs([*given, "cleanup.policy=compact"]) == {
+        "retention.ms": "604800000",
+        "segment.bytes": "67108864",
+        "retention.bytes": "-1",
+        "a.ms": "-1",
+        "cleanup.policy": "compact",
+    }
+
+
+@pytest.mark.parametrize("pair", ["retention.ms", "=1", "retention.ms=soon", "segment.bytes=big"])
+def test_a_topic_config_that_cannot_be_read_is_refused(pair: str) -> None:
+    with pytest.raises(BadOption, match="--config"):
+        parse_topic_configs([pair])
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("retention.ms", "604800000", "7d"),
+        ("retention.ms", "-1", "forever"),
+        ("retention.bytes", "-1", "unlimited"),
+        ("segment.bytes", "67108864", "64MiB"),
+        ("local.retention.ms", "-2", "-2"),
+        ("flush.ms", "9223372036854775807", "9223372036854775807"),
+        ("cleanup.policy", "delete", "delete"),
+    ],
+)
+def test_a_config_is_said_in_words(name: str, value: str, words: str) -> None:
+    assert in_words(name, value) == words
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (TopicNotFound(topic="a"), 1),
+        (BadOption(option="--a", value="b", allowed="c"), 2),
+        (BrokerUnreachable(brokers="a:1", reason="refused"), 69),
+        (Retryable("later"), 75),
+        (Corrupt("bytes"), 74),
+        (FileNotFoundError("a"), 74),
+        (KeyboardInterrupt(), 130),
+        (Rejected("no"), 1),
+    ],
+)
+def test_an_error_has_the_exit_code_of_its_nearest_kind(error: BaseException, code: int) -> None:
+    assert exit_code_of(error) == code
+
+
+def test_every_exit_code_has_a_meaning() -> None:
+    assert set(EXIT_CODES.values()) | {0} == set(EXIT_CODE_MEANINGS)
+
+
+def test_a_missing_topic_suggests_the_nearest() -> None:
+    error = TopicNotFound(topic="clik", known=["clicks", "orders"])
+    assert str(error) == "Topic clik does not exist. Did you mean clicks?"
+
+
+def test_consuming_stops_after_that_many_records() -> None:
+    stop = Stop(max_records=2)
+    assert [stop.wants(FIRST, offset) for offset in range(3)] == [True, True, False]
+    assert stop.is_due(now_ms=0, ours=BOTH)
+
+
+def test_consuming_stops_when_every_partition_is_at_its_end() -> None:
+    stop = Stop(ends={FIRST: 2, SECOND: 5})
+    assert [stop.wants(FIRST, offset) for offset in (0, 1, 2)] == [True, True, False]
+    assert not stop.is_due(now_ms=0, ours=BOTH)
+    stop.reached(SECOND, 5)
+    assert stop.is_due(now_ms=0, ours=BOTH)
+
+
+def test_an_end_that_is_a_transaction_marker_is_reached_without_its_record() -> None:
+    stop = Stop(ends={FIRST: 3})
+    assert stop.wants(FIRST, 1)
+    assert not stop.is_due(now_ms=0, ours=BOTH)
+    stop.reached(FIRST, 3)
+    assert stop.is_due(now_ms=0, ours=BOTH)
+
+
+def test_a_group_member_waits_only_for_its_own_partitions() -> None:
+    stop = Stop(ends={FIRST: 1, SECOND: 1})
+    assert not stop.is_due(now_ms=0, ours=frozenset())
+    assert stop.wants(FIRST, 0)
+    assert stop.is_due(now_ms=0, ours=frozenset([FIRST]))
+
+
+def test_without_bounds_consuming_follows() -> None:
+    stop = Stop()
+    assert stop.wants(FIRST, 0)
+    assert not stop.is_due(now_ms=2**60, ours=BOTH)
+
+
+def test_a_deadline_ends_it() -> None:
+    stop = Stop(deadline_ms=100)
+    assert not stop.is_due(now_ms=99, ours=BOTH)
+    assert stop.is_due(now_ms=100, ours=BOTH)
