@@ -37,7 +37,7 @@ bench: $(STAMP)
 docs: $(STAMP)
 	@$(BIN)/python codegen/wire_messages.py
 	@$(BIN)/python -m millstream.settings > docs/settings.md
-	@$(BIN)/python codegen/cli_reference.py > docs/cli.md
+	@$(BIN)/python -m millstream.cli_docs > docs/cli.md
 
 $(STAMP): requirements.lock pyproject.toml
 	@echo "Setting up $(VENV) (once; about a minute)"

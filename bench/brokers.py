@@ -50,10 +50,12 @@ class Contender:
 
     def create_topic(self, topic: str, *, partitions: int) -> None:
         new = NewTopic(topic, partitions, 1, config=dict(self.topic_config))
-        self._admin().create_topics([new])[topic].result(ADMIN_TIMEOUT_S)
+        admin = self._admin()  # kept: the answer is lost with its client
+        admin.create_topics([new])[topic].result(ADMIN_TIMEOUT_S)
 
     def delete_topic(self, topic: str) -> None:
-        self._admin().delete_topics([topic])[topic].result(ADMIN_TIMEOUT_S)
+        admin = self._admin()
+        admin.delete_topics([topic])[topic].result(ADMIN_TIMEOUT_S)
 
     def _admin(self) -> AdminClient:
         return AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 3})

@@ -115,11 +115,12 @@ def test_a_closed_index_passes_kafkas_sanity_check(partition_dir: Path, suffix: 
 def test_a_snapshot_holds_every_producer_and_its_last_sequence(partition_dir: Path) -> None:
     last = files_of(partition_dir, ".snapshot")[-1]
     dumped = dump([last])
-    producers = re.findall(
+    entries = re.findall(
         r"^producerId: (\d+) producerEpoch: 0 .*lastSequence: (\d+) ", dumped.stdout, re.MULTILINE
     )
-    assert len({producer_id for producer_id, _ in producers}) == len(CODECS)
-    assert {int(sequence) for _, sequence in producers} == {RECORDS_PER_CODEC - 1}
+    # Ours has an entry per remembered batch; of several, Kafka's reader keeps a producer's last.
+    last_sequences = {int(producer_id): int(sequence) for producer_id, sequence in entries}
+    assert list(last_sequences.values()) == [RECORDS_PER_CODEC - 1] * len(CODECS)
 
 
 def test_the_tool_would_have_noticed_a_wrong_entry(partition_dir: Path, tmp_path: Path) -> None:

@@ -80,7 +80,7 @@ def test_topic_command_reports_a_topic_that_exists(
     create_topic(admin, topic)
     again = run_tool("TopicCommand", "--create", "--topic", topic, bootstrap=bootstrap)
     assert again.exit_code != 0
-    assert "already exists" in again.stdout + again.stderr
+    assert "TopicExistsException" in again.stderr
 
 
 def test_config_command_sets_shows_and_takes_back_a_topics_setting(

@@ -1,10 +1,10 @@
 import pytest
 
 from millstream.base.offsets import OffsetRange
+from millstream.base.quantity import DAY_MS, GIB, HOUR_MS, MINUTE_MS
 from millstream.commands.groups import effect, parse_topic_partitions
 from millstream.commands.lag import PartitionLag, Retention, total
 from millstream.commands.options import BadOption
-from millstream.settings import DAY_MS, GIB, HOUR_MS, MINUTE_MS
 
 NOW_MS = 1_800_000_000_000
 KEPT_A_DAY = Retention(retention_ms=DAY_MS, retention_bytes=-1, cleanup_policy="delete")

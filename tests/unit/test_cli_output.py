@@ -6,6 +6,7 @@ from millstream.commands.cluster import BrokerUnreachable, Partition, TopicNotFo
 from millstream.commands.consume import Stop
 from millstream.commands.options import BadOption, parse_topic_configs
 from millstream.commands.output import counted, table
+from millstream.commands.produce import reason_of
 from millstream.commands.topics import in_words
 
 FIRST, SECOND = Partition("clicks", 0), Partition("clicks", 1)
@@ -126,3 +127,12 @@ def test_a_deadline_ends_it() -> None:
     stop = Stop(deadline_ms=100)
     assert not stop.is_due(now_ms=99, ours=BOTH)
     assert stop.is_due(now_ms=100, ours=BOTH)
+
+
+def test_a_failed_delivery_is_told_in_plain_words_with_its_code() -> None:
+    assert reason_of("_UNKNOWN_PARTITION", "Local: Unknown partition") == (
+        "the topic has no such partition (_UNKNOWN_PARTITION)"
+    )
+    assert reason_of("POLICY_VIOLATION", "Broker: Policy violation") == (
+        "Policy violation (POLICY_VIOLATION)"
+    )

@@ -46,7 +46,7 @@ def test_a_position_is_read_as_people_write_it(text: str, position: Position) ->
 
 @pytest.mark.parametrize("text", ["", "soon", "1 fortnight ago", "shift:x", "2026-13-01", "--5"])
 def test_what_is_not_a_position_is_refused_with_examples(text: str) -> None:
-    with pytest.raises(BadPosition, match="--from: cannot read .* earliest, latest"):
+    with pytest.raises(BadPosition, match=r"--from: cannot read .* earliest, latest"):
         parse(text)
 
 

@@ -41,7 +41,7 @@ def test_a_line_is_cut_at_its_first_separator() -> None:
 
 
 def test_a_line_without_its_separator_is_told_by_number() -> None:
-    with pytest.raises(BadInput, match="Line 3: .*':'"):
+    with pytest.raises(BadInput, match=r"Line 3: .*':'"):
         LineReader(key_separator=b":").read(b"ada", 3)
 
 

@@ -2,12 +2,19 @@ from pathlib import Path
 
 import pytest
 
-from millstream.settings import (
+from millstream.base.quantity import (
     DAY_MS,
     GIB,
     HOUR_MS,
     MIB,
     MINUTE_MS,
+    format_duration_ms,
+    format_duration_roughly,
+    format_size,
+    parse_duration_ms,
+    parse_size,
+)
+from millstream.settings import (
     TABLES,
     Address,
     BadConfigFile,
@@ -16,13 +23,8 @@ from millstream.settings import (
     ClientSettings,
     ConfigFile,
     SettingsConflict,
-    format_duration_ms,
-    format_duration_roughly,
-    format_size,
     load,
     parse_addresses,
-    parse_duration_ms,
-    parse_size,
     read_config_file,
     settings_of,
 )

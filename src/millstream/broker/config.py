@@ -31,7 +31,7 @@ class BrokerConfig:
     offsets_retention_ms: int = 7 * DAY_MS
     group_initial_rebalance_delay_ms: int = 0
     housekeeping_interval_ms: int = 1_000
-    retention_check_interval_ms: int = 30_000
+    retention_check_interval_ms: int = 300_000
 
     @property
     def flush_messages(self) -> int:

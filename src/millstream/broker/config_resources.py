@@ -1,6 +1,6 @@
 """Configuration as clients see it: entries of a topic or of this broker, and changes to them."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from millstream.broker.node import Node
@@ -9,14 +9,16 @@ from millstream.broker.topic_config import (
     TOPIC_NAME_OF_BROKER_NAME,
     ConfigType,
     InvalidConfig,
-    check_topic_config,
 )
+from millstream.broker.topics import OverridesChange
 
 # Resource types and sources, as the protocol numbers them.
 TOPIC = 2
 BROKER = 4
+ALL_BROKERS = ""  # a broker's name; here it means the same as the one broker
 SOURCE_TOPIC = 1
 SOURCE_DYNAMIC_BROKER = 2
+SOURCE_ALL_BROKERS = 3
 SOURCE_STATIC_BROKER = 4
 SOURCE_DEFAULT = 5
 
@@ -37,6 +39,8 @@ class ConfigEntry:
 def describe(node: Node, resource_type: int, name: str) -> Iterable[ConfigEntry]:
     if resource_type == TOPIC:
         return _describe_topic(node, node.topics.named(name).overrides)
+    if name == ALL_BROKERS:
+        return _describe_all_brokers(node)
     _check_broker_name(node, name)
     return _describe_broker(node)
 
@@ -57,12 +61,27 @@ def _inherited(node: Node, name: str) -> tuple[tuple[str, str, int], ...]:
     key = TOPIC_CONFIGS[name]
     broker_name = key.broker_name or name
     found = [(broker_name, key.default, SOURCE_DEFAULT)]
-    if name in node.topics.settings:
-        found.insert(0, (broker_name, node.topics.settings[name], SOURCE_STATIC_BROKER))
+    setting = node.topics.settings.get(name, key.default)
+    if setting != key.default:
+        found.insert(0, (broker_name, setting, SOURCE_STATIC_BROKER))
     if broker_name in node.topics.broker_overrides:
         value = node.topics.broker_overrides[broker_name]
         found.insert(0, (broker_name, value, SOURCE_DYNAMIC_BROKER))
     return tuple(found)
+
+
+def _describe_all_brokers(node: Node) -> Iterable[ConfigEntry]:
+    """Only what was changed at run time, as Kafka does."""
+    for name, value in node.topics.broker_overrides.items():
+        key = TOPIC_CONFIGS[TOPIC_NAME_OF_BROKER_NAME[name]]
+        yield ConfigEntry(
+            name=name,
+            value=value,
+            source=SOURCE_ALL_BROKERS,
+            type=key.type,
+            help=key.help,
+            synonyms=((name, value, SOURCE_ALL_BROKERS),),
+        )
 
 
 def _describe_broker(node: Node) -> Iterable[ConfigEntry]:
@@ -118,44 +137,39 @@ def _describe_broker(node: Node) -> Iterable[ConfigEntry]:
         )
 
 
-Change = Callable[[dict[str, str]], dict[str, str]]
-
-
 async def change(
-    node: Node, resource_type: int, name: str, change_of: Change, *, validate_only: bool
+    node: Node, resource_type: int, name: str, change_of: OverridesChange, *, validate_only: bool
 ) -> None:
     """Change the overrides of a resource, if every resulting value is allowed."""
+    topics = node.topics
     if resource_type == TOPIC:
-        topic = node.topics.named(name)
-        overrides = change_of(dict(topic.overrides))
-        for config_name, value in overrides.items():
-            check_topic_config(config_name, value)
-        if not validate_only:
-            await node.topics.change_config(topic, overrides)
+        topic = topics.named(name)
+        if validate_only:
+            topics.changed_overrides(topic, change_of)
+        else:
+            await topics.change_config(topic, change_of)
         return
     if resource_type != BROKER:
         reason = f"configs of resource type {resource_type} are not kept"
         raise InvalidConfig(name=name, value=None, reason=reason)
-    if name:  # the empty name stands for all brokers
+    if name != ALL_BROKERS:
         _check_broker_name(node, name)
-    overrides = change_of(dict(node.topics.broker_overrides))
-    for config_name, value in overrides.items():
-        topic_name = TOPIC_NAME_OF_BROKER_NAME.get(config_name)
-        if topic_name is None:
-            reason = "this broker config does not exist or cannot be changed while it runs"
-            raise InvalidConfig(name=config_name, value=value, reason=reason)
-        check_topic_config(topic_name, value)
-    if not validate_only:
-        await node.topics.change_broker_config(overrides)
+    if validate_only:
+        topics.changed_broker_overrides(change_of)
+    else:
+        await topics.change_broker_config(change_of)
 
 
-def inherited_value(node: Node, resource_type: int, config_name: str) -> str:
-    """What a config has without an override of its own: the start for append and subtract."""
+def inherited_list(node: Node, resource_type: int, config_name: str) -> str:
+    """What a list has without an override of its own: the start for append and subtract."""
     name = config_name
     if resource_type == BROKER:
         name = TOPIC_NAME_OF_BROKER_NAME.get(config_name, config_name)
     if name not in TOPIC_CONFIGS:
         raise InvalidConfig(name=config_name, value=None, reason="there is no such config")
+    if TOPIC_CONFIGS[name].type is not ConfigType.LIST:
+        reason = "only a list can be appended to or subtracted from"
+        raise InvalidConfig(name=config_name, value=None, reason=reason)
     return _inherited(node, name)[0][1]
 
 

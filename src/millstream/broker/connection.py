@@ -10,6 +10,7 @@ import logging
 from collections import deque
 from typing import Any, cast
 
+from millstream.base.errors import MillstreamError
 from millstream.broker.handlers import HANDLERS, Call, Handler, Later, Peer
 from millstream.broker.node import Node
 from millstream.broker.wire import (
@@ -19,7 +20,7 @@ from millstream.broker.wire import (
     MalformedMessage,
     Message,
     RequestHeader,
-    decode,
+    decode_from,
     encode_response,
     read_request_header,
 )
@@ -109,7 +110,7 @@ class Connection(asyncio.BufferedProtocol):
         self._is_closing = True
         self._node.dismiss(self)
         self._drop_large()
-        for task in self._tasks:
+        for task in self._tasks:  # long polls: nobody waits for them any more
             task.cancel()
         self._slots.clear()
 
@@ -223,10 +224,16 @@ class Connection(asyncio.BufferedProtocol):
             if handler is None or header.api_version not in handler.versions:
                 self._refuse_version(header)
                 return
-            request = decode(handler.request_class, header.api_version, frame, header.body_position)
+            # Bytes behind the message are left unread, as Kafka does: librdkafka's Metadata v13
+            # has some.
+            request, _ = decode_from(
+                handler.request_class, header.api_version, frame, header.body_position
+            )
             self._answer(handler, header, request)
         except MalformedMessage as error:
             self._reject(f"malformed request: {error}")
+        except MillstreamError as error:
+            self._reject(str(error))
         except Exception:
             logger.exception("connection %s closed: a request could not be handled", self.peer)
             self.close()
@@ -247,7 +254,7 @@ class Connection(asyncio.BufferedProtocol):
             slot = self._new_slot(header)
             answer.then(lambda response: self._fill(slot, response))
         else:
-            self._start_task(self._new_slot(header), answer)
+            self._start_task(handler, self._new_slot(header), answer)
         if handler.api_key is ApiKey.PRODUCE and self._node.commit.is_full:
             self._wait_for_sync()
 
@@ -256,13 +263,14 @@ class Connection(asyncio.BufferedProtocol):
         self._slots.append(slot)
         return slot
 
-    def _start_task(self, slot: Slot, answer: Any) -> None:
+    def _start_task(self, handler: Handler, slot: Slot, answer: Any) -> None:
         task: asyncio.Task[Message] = asyncio.ensure_future(answer)
-        self._tasks.add(task)
+        tasks = self._tasks if handler.ends_with_connection else self._node.work
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
         task.add_done_callback(lambda done: self._task_done(slot, done))
 
     def _task_done(self, slot: Slot, task: "asyncio.Task[Message]") -> None:
-        self._tasks.discard(task)
         if task.cancelled():
             self.close()
         elif error := task.exception():

@@ -46,6 +46,9 @@ class DurableState:
     def __iter__(self) -> Iterator[tuple[bytes, bytes]]:
         return iter(self._state)
 
+    def __contains__(self, key: bytes) -> bool:
+        return self._state.get(key) is not None
+
     def put(self, changes: Sequence[Change], *, now_ms: int) -> "asyncio.Future[None]":
         """Append the changes now; the future is done when they are durable, or failed."""
         return self._when_durable(self._state.put(changes, now_ms=now_ms))
@@ -76,6 +79,8 @@ class DurableState:
     def rewrite_if_worth_it(self, *, now_ms: int) -> None:
         """Drop the history of old values. A full disk only delays it."""
         if self._state.must_rewrite and self.partition.log.failure is None:
-            with contextlib.suppress(DiskFull):
-                self._state.rewrite(now_ms=now_ms)
-            self.partition.settle()
+            try:
+                with contextlib.suppress(DiskFull):
+                    self._state.rewrite(now_ms=now_ms)
+            finally:
+                self.partition.settle()

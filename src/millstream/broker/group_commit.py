@@ -92,19 +92,31 @@ class GroupCommit:
 
     def sync_due(self) -> None:
         """Start what the flush intervals ask for. Called by the clock."""
-        now_ms = self._now_ms()
         for partition in tuple(self._unsynced):
-            if partition.log.is_sync_due(now_ms=now_ms):
+            if self._must_sync(partition):
                 self._submit(partition)
+
+    def _must_sync(self, partition: ServedPartition) -> bool:
+        """Its settings want it; or someone waits although they do not, since they were changed."""
+        return (
+            partition.has_waiting
+            or partition.is_closed
+            or self._is_filling
+            or partition.log.is_sync_due(now_ms=self._now_ms())
+        )
+
+    @property
+    def _is_filling(self) -> bool:
+        """Half full: sync everything now, so that nobody has to wait for room."""
+        return self.unsynced_bytes > self._unsynced_bytes_max // 2
 
     def _start(self) -> None:
         self._is_scheduled = False
         marked, self._marked = self._marked, {}
-        now_ms = self._now_ms()
-        must_sync = self.unsynced_bytes > self._unsynced_bytes_max // 2
         for partition in marked:
             partition.settle()  # a roll may have synced it already
-            if must_sync or partition.log.is_sync_due(now_ms=now_ms):
+        for partition in tuple(self._unsynced) if self._is_filling else marked:
+            if self._must_sync(partition):
                 self._submit(partition)
 
     def _submit(self, partition: ServedPartition) -> None:
@@ -156,7 +168,7 @@ class GroupCommit:
             log.fail(error)
         partition.settle()
         self._release(size_bytes)
-        if partition in self._unsynced and log.is_sync_due(now_ms=self._now_ms()):
+        if partition in self._unsynced and self._must_sync(partition):
             self._submit(partition)
 
     def close(self) -> None:

@@ -8,8 +8,10 @@ group where it was.
 import asyncio
 import logging
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from millstream.base.clock import Clock
 from millstream.base.errors import MillstreamError
@@ -17,6 +19,7 @@ from millstream.broker.durable_state import Change, DurableState
 from millstream.broker.groups.classic_group import ClassicGroup
 from millstream.broker.groups.classic_offset_rules import expiry_rule
 from millstream.broker.groups.group_messages import Reply
+from millstream.broker.groups.group_metadata import GroupMetadata
 from millstream.broker.groups.group_offsets import CommittedOffset, GroupOffsets, TopicPartition
 from millstream.broker.groups.group_records import (
     group_key,
@@ -29,7 +32,8 @@ from millstream.broker.groups.group_records import (
 )
 from millstream.broker.groups.group_state import GroupLimits, GroupState
 from millstream.broker.groups.outcome import Outbox, Outcome, Replies
-from millstream.broker.kafka_errors import error_code
+from millstream.broker.kafka_errors import coordinator_error_code
+from millstream.broker.wire import ErrorCode
 
 logger = logging.getLogger(__name__)
 
@@ -42,7 +46,14 @@ class CoordinatedGroup:
     offsets: GroupOffsets = field(default_factory=GroupOffsets)
     outbox: Outbox = field(default_factory=Outbox)
     timer: asyncio.TimerHandle | None = None
-    commits_in_flight: int = 0
+    # Offsets on their way to the disk: whoever deletes offsets must not miss them.
+    committing: Counter[TopicPartition] = field(default_factory=Counter)
+    last_store: "asyncio.Future[None] | None" = None  # of its metadata, until that is synced
+
+    @property
+    def partitions(self) -> list[TopicPartition]:
+        """Every partition of which an offset is stored, or will be in a moment."""
+        return sorted({where for where, _ in self.offsets} | self.committing.keys())
 
     @property
     def is_removable(self) -> bool:
@@ -51,7 +62,7 @@ class CoordinatedGroup:
             self.members.state is GroupState.EMPTY
             and not self.members.roster.pending
             and not len(self.offsets)
-            and not self.commits_in_flight
+            and not self.committing
         )
 
 
@@ -103,25 +114,36 @@ class GroupCoordinator:
         """Make an outcome durable, then deliver it; and wake up for what the group waits for."""
         replies = group.outbox.push(outcome)
         if outcome.metadata is not None:
-            change = (group_key(group.members.group_id), group_value(outcome.metadata))
-            try:
-                stored = self._state.put([change], now_ms=self._wall_ms())
-            except MillstreamError as error:
-                self._not_stored(group, error)
-            else:
-                stored.add_done_callback(lambda done: self._stored(group, done.exception()))
+            self._store(group, outcome.metadata)
         _deliver(replies)
         self._set_timer(group)
 
-    def _stored(self, group: CoordinatedGroup, error: BaseException | None) -> None:
+    def _store(self, group: CoordinatedGroup, metadata: GroupMetadata) -> None:
+        change = (group_key(group.members.group_id), group_value(metadata))
+        try:
+            stored = self._state.put([change], now_ms=self._wall_ms())
+        except MillstreamError as error:
+            if group.last_store is None:
+                self._not_stored(group, error)
+            else:  # the outbox hears of them in order: first of those that are still under way
+                not_stored = partial(self._not_stored, group, error)
+                group.last_store.add_done_callback(lambda _: not_stored())
+            return
+        group.last_store = stored
+        stored.add_done_callback(partial(self._stored, group))
+
+    def _stored(self, group: CoordinatedGroup, stored: "asyncio.Future[None]") -> None:
+        if group.last_store is stored:
+            group.last_store = None
+        error = stored.exception()
         if isinstance(error, MillstreamError):
             self._not_stored(group, error)
-        elif error is None:
+        else:
             _deliver(group.outbox.persisted())
 
     def _not_stored(self, group: CoordinatedGroup, error: MillstreamError) -> None:
         logger.error("group %s: its state could not be stored: %s", group.members.group_id, error)
-        _deliver(group.outbox.failed(error_code(error)))
+        _deliver(group.outbox.failed(coordinator_error_code(error)))
         self.run(group, group.members.persist_failed(now_ms=self.now_ms()))
 
     def _set_timer(self, group: CoordinatedGroup) -> None:
@@ -149,56 +171,68 @@ class GroupCoordinator:
         changes: list[Change] = [
             (offset_key(group_id, where), offset_value(committed)) for where, committed in commits
         ]
-        group.commits_in_flight += 1
+        places = Counter(where for where, _ in commits)
+        group.committing += places
         try:
             await self._state.put(changes, now_ms=self._wall_ms())
         finally:
-            group.commits_in_flight -= 1
+            group.committing -= places
         for where, committed in commits:
             group.offsets.commit(where, committed)
 
     async def delete_offsets(
-        self, group: CoordinatedGroup, partitions: Sequence[TopicPartition]
+        self, places: Sequence[tuple[CoordinatedGroup, TopicPartition]]
     ) -> None:
-        if partitions:
-            group_id = group.members.group_id
-            await self._state.put_deletion(
-                [(offset_key(group_id, where), None) for where in partitions],
-                now_ms=self._wall_ms(),
-            )
-            for where in partitions:
-                group.offsets.delete(where)
+        """Remove offsets, of several groups in one go; returns when they are gone for good."""
+        keys = [offset_key(group.members.group_id, where) for group, where in places]
+        await self._remove(keys)
+        for group, where in places:
+            group.offsets.delete(where)
 
-    async def delete(self, group: CoordinatedGroup) -> None:
-        """Remove a group that is DEAD or holds nothing, with all that it has stored."""
+    async def delete(self, group: CoordinatedGroup) -> ErrorCode:
+        """Remove a group without members, with all that it has stored."""
+        if group.members.state is not GroupState.EMPTY:
+            return ErrorCode.NON_EMPTY_GROUP
         group_id = group.members.group_id
-        changes: list[Change] = [(offset_key(group_id, where), None) for where, _ in group.offsets]
-        changes.append((group_key(group_id), None))
+        keys = [group_key(group_id), *(offset_key(group_id, where) for where in group.partitions)]
+        removed = self._remove(keys)  # raises before anything has changed, if it must
+        group.members.delete()
         if group.timer is not None:
             group.timer.cancel()
-        self._groups.pop(group_id, None)
-        await self._state.put_deletion(changes, now_ms=self._wall_ms())
+        self._groups.pop(group_id)
+        await removed
+        return ErrorCode.NONE
+
+    def _remove(self, keys: Iterable[bytes]) -> "asyncio.Future[None]":
+        """What was never stored needs no record that removes it."""
+        changes: list[Change] = [(key, None) for key in keys if key in self._state]
+        if changes:
+            return self._state.put_deletion(changes, now_ms=self._wall_ms())
+        nothing: asyncio.Future[None] = self._loop.create_future()
+        nothing.set_result(None)
+        return nothing
 
     async def forget_topic(self, topic: str) -> None:
         """The topic is gone: so is how far anyone had read it."""
-        for group in tuple(self._groups.values()):
-            await self.delete_offsets(
-                group, [where for where, _ in group.offsets if where.topic == topic]
-            )
+        await self.delete_offsets(
+            [(group, where) for group in self for where in group.partitions if where.topic == topic]
+        )
 
     async def expire(self) -> None:
         """Drop offsets past their retention, and groups of which nothing is left."""
+        expired = [(group, where) for group in self for where in self._expired(group)]
+        await self.delete_offsets(expired)
+        for group in [group for group in self if group.is_removable]:
+            await self.delete(group)
+
+    def _expired(self, group: CoordinatedGroup) -> list[TopicPartition]:
         if self._offsets_retention_ms < 0:
-            return
-        for group in tuple(self._groups.values()):
-            expired = group.offsets.expired(
-                expiry_rule(group.members),
-                now_ms=self._wall_ms(),
-                retention_ms=self._offsets_retention_ms,
-            )
-            await self.delete_offsets(group, expired)
-            if expired and group.is_removable:
-                await self.delete(group)
+            return []
+        return group.offsets.expired(
+            expiry_rule(group.members),
+            now_ms=self._wall_ms(),
+            retention_ms=self._offsets_retention_ms,
+        )
 
     # --- the internal topic -------------------------------------------------------------------
 

@@ -74,16 +74,23 @@ class Handler:
     versions: range
     function: HandlerFunction
     request_class: type[Message]
+    # Whether its coroutine ends with the connection. One that changes something must not: what
+    # it has begun would be on disk, and not in memory.
+    ends_with_connection: bool
 
 
 HANDLERS: dict[int, Handler] = {}
 
 
-def handles(api_key: ApiKey, *, versions: range) -> Callable[[F], F]:
+def handles(
+    api_key: ApiKey, *, versions: range, ends_with_connection: bool = False
+) -> Callable[[F], F]:
     """Register the function that answers an API, and the versions that it offers."""
 
     def register(function: F) -> F:
-        HANDLERS[int(api_key)] = Handler(api_key, versions, function, REQUESTS[api_key])
+        HANDLERS[int(api_key)] = Handler(
+            api_key, versions, function, REQUESTS[api_key], ends_with_connection
+        )
         return function
 
     return register

@@ -1,6 +1,5 @@
 """Our errors in Kafka's numbers: the one table of this edge."""
 
-import logging
 from collections.abc import Mapping
 
 from millstream.base.disk import DiskFailed, DiskFull, Unwritable
@@ -10,6 +9,7 @@ from millstream.broker.topics import (
     InternalTopic,
     InvalidPartitionCount,
     InvalidTopicName,
+    StrayPartition,
     TopicExists,
     UnknownPartition,
     UnknownTopic,
@@ -26,8 +26,6 @@ from millstream.log.producer_state import OutOfOrderSequence, StaleProducerEpoch
 from millstream.log.record_batch import CorruptBatch, InvalidBatch
 from millstream.log.segment import DamagedSegment
 
-logger = logging.getLogger(__name__)
-
 KAFKA_ERROR_CODES: Mapping[type[MillstreamError], ErrorCode] = {
     OffsetOutOfRange: ErrorCode.OFFSET_OUT_OF_RANGE,
     CorruptBatch: ErrorCode.CORRUPT_MESSAGE,
@@ -42,6 +40,7 @@ KAFKA_ERROR_CODES: Mapping[type[MillstreamError], ErrorCode] = {
     InvalidPartitionCount: ErrorCode.INVALID_PARTITIONS,
     InvalidConfig: ErrorCode.INVALID_CONFIG,
     InternalTopic: ErrorCode.INVALID_TOPIC_EXCEPTION,
+    StrayPartition: ErrorCode.INVALID_TOPIC_EXCEPTION,
     OutOfOrderSequence: ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
     StaleProducerEpoch: ErrorCode.INVALID_PRODUCER_EPOCH,
     InvalidBatch: ErrorCode.INVALID_RECORD,
@@ -56,6 +55,14 @@ FAMILY_CODES: Mapping[type[MillstreamError], ErrorCode] = {
     Rejected: ErrorCode.INVALID_REQUEST,
     Corrupt: ErrorCode.KAFKA_STORAGE_ERROR,
 }
+
+
+def coordinator_error_code(error: MillstreamError) -> ErrorCode:
+    """The same where a client talks to its coordinator: it tries again, and nothing else, while
+    the coordinator cannot store what it was told."""
+    code = error_code(error)
+    is_storage = code is ErrorCode.KAFKA_STORAGE_ERROR
+    return ErrorCode.COORDINATOR_NOT_AVAILABLE if is_storage else code
 
 
 def error_code(error: MillstreamError) -> ErrorCode:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -37,6 +38,8 @@ class Node:
     now_ms: Clock
     api_versions: Callable[..., Message]
     connections: set[Connection] = field(default_factory=set)
+    # Requests that are finished whatever becomes of the connection they came by.
+    work: set[asyncio.Task[Message]] = field(default_factory=set)
 
     def admit(self, connection: Connection) -> bool:
         if len(self.connections) >= self.config.connections_max:

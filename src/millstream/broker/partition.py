@@ -17,11 +17,20 @@ Watcher: TypeAlias = Callable[[int], None]
 class ServedPartition:
     """Owned by the broker's loop, like everything here."""
 
-    __slots__ = ("_seen_offset", "_unannounced_bytes", "_waiting", "key", "log", "watchers")
+    __slots__ = (
+        "_seen_offset",
+        "_unannounced_bytes",
+        "_waiting",
+        "is_closed",
+        "key",
+        "log",
+        "watchers",
+    )
 
     def __init__(self, key: PartitionKey, log: PartitionLog) -> None:
         self.key = key
         self.log = log
+        self.is_closed = False
         self.watchers: set[Watcher] = set()
         self._waiting: deque[tuple[int, WhenSynced]] = deque()
         self._unannounced_bytes = 0
@@ -39,6 +48,10 @@ class ServedPartition:
     def when_synced(self, end_offset: int, callback: WhenSynced) -> None:
         """Appends come in order of their offsets, so the waiting ones are sorted."""
         self._waiting.append((end_offset, callback))
+
+    @property
+    def has_waiting(self) -> bool:
+        return bool(self._waiting)
 
     def settle(self) -> None:
         """Tell those who waited: after a sync, a roll or a failure."""
@@ -60,6 +73,7 @@ class ServedPartition:
 
     def close(self, reason: MillstreamError) -> None:
         """The partition is gone: nobody must wait for it any longer."""
+        self.is_closed = True
         while self._waiting:
             self._waiting.popleft()[1](reason)
         for watcher in tuple(self.watchers):

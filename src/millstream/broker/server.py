@@ -11,6 +11,7 @@ from pathlib import Path
 
 import millstream.broker.apis  # noqa: F401 - fills the table of handlers
 from millstream.base.clock import Clock
+from millstream.base.disk import Disk
 from millstream.base.errors import MillstreamError, Rejected
 from millstream.broker.apis.api_18_api_versions import offered_versions
 from millstream.broker.config import BrokerConfig
@@ -55,8 +56,11 @@ class CannotListen(Rejected):
 class BrokerServer:
     """One running broker. `start`, then `stop`; both on the loop that owns it."""
 
-    def __init__(self, data_dir: Path, config: BrokerConfig, *, now_ms: Clock) -> None:
+    def __init__(
+        self, data_dir: Path, config: BrokerConfig, *, now_ms: Clock, disk: Disk | None = None
+    ) -> None:
         self._data_dir = data_dir
+        self._disk = disk
         self._config = config
         self._now_ms = now_ms
         self._server: asyncio.Server | None = None
@@ -69,23 +73,24 @@ class BrokerServer:
 
     async def start(self) -> None:
         """Open everything and listen. On an error nothing stays behind."""
-        directory = LogDirectory(self._data_dir)
+        directory = LogDirectory(self._data_dir, disk=self._disk)
+        commit = GroupCommit(
+            asyncio.get_running_loop(),
+            now_ms=self._now_ms,
+            unsynced_bytes_max=self._config.unsynced_bytes_max,
+        )
         try:
-            self.node = self._make_node(directory)
+            self.node = self._make_node(directory, commit)
+            await self.node.topics.finish_deletions()
             await self._listen()
         except BaseException:
-            if self.node is not None:
-                self.node.commit.close()
+            commit.close()
             directory.close(now_ms=self._now_ms())
             raise
         self._start_chores(self.node)
 
-    def _make_node(self, directory: LogDirectory) -> Node:
+    def _make_node(self, directory: LogDirectory, commit: GroupCommit) -> Node:
         config = self._config
-        loop = asyncio.get_running_loop()
-        commit = GroupCommit(
-            loop, now_ms=self._now_ms, unsynced_bytes_max=config.unsynced_bytes_max
-        )
 
         def internal(name: str) -> DurableState:
             return DurableState(
@@ -105,6 +110,7 @@ class BrokerServer:
             now_ms=self._now_ms,
         )
         topics.show_internal(OFFSETS_TOPIC, groups.partition)
+        topics.when_deleted = groups.forget_topic
         self._metadata = metadata
         directory.keep_reserve()
         return Node(
@@ -230,8 +236,8 @@ class BrokerServer:
         return node.directory.close(now_ms=self._now_ms())
 
     async def _drain(self, node: Node) -> None:
-        """Wait until nothing is unsynced, so that every produce request has its answer."""
+        """Wait until nothing is unsynced and no change is half done, so that all have answers."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + DRAIN_SECONDS_MAX
-        while node.commit.has_waiting and loop.time() < deadline:  # noqa: ASYNC110 - two threads
+        while (node.commit.has_waiting or node.work) and loop.time() < deadline:  # noqa: ASYNC110 - two threads
             await asyncio.sleep(0.005)

@@ -5,6 +5,7 @@ Names that cannot act on one node are accepted where clients set them as a matte
 say so; anything else unknown is refused.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
@@ -14,6 +15,7 @@ from millstream.broker.config import BrokerConfig
 from millstream.log.config import INT64_MAX, LogConfig
 
 INT32_MAX = (1 << 31) - 1
+WHOLE_NUMBER = re.compile(r"-?[0-9]{1,20}")
 
 
 class InvalidConfig(Rejected):
@@ -47,11 +49,9 @@ class ConfigKey:
 
 def _number(low: int, high: int = INT64_MAX) -> Callable[[str], str | None]:
     def check(value: str) -> str | None:
-        try:
-            number = int(value)
-        except ValueError:
+        if not WHOLE_NUMBER.fullmatch(value):  # int() reads more than clients do: "1_000", " 1"
             return "must be a whole number"
-        return None if low <= number <= high else f"must be from {low} to {high}"
+        return None if low <= int(value) <= high else f"must be from {low} to {high}"
 
     return check
 
@@ -237,6 +237,15 @@ def check_topic_config(name: str, value: str | None) -> str:
     if reason is not None:
         raise InvalidConfig(name=name, value=value, reason=reason)
     return value
+
+
+def check_broker_config(name: str, value: str | None) -> str:
+    """The value, if the broker config `name` may be changed to it while the broker runs."""
+    topic_name = TOPIC_NAME_OF_BROKER_NAME.get(name)
+    if topic_name is None:
+        reason = "this broker config does not exist or cannot be changed while it runs"
+        raise InvalidConfig(name=name, value=value, reason=reason)
+    return check_topic_config(topic_name, value)
 
 
 def broker_defaults(config: BrokerConfig) -> dict[str, str]:

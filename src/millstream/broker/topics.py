@@ -4,22 +4,27 @@ A topic is shown to clients only once its creation is durable, and its files are
 once its deletion is. The records of `__millstream_metadata` are JSON (docs/formats/metadata.md).
 """
 
+import asyncio
+import contextlib
 import json
 import logging
 import re
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeAlias
 
 from millstream.base.disk import DiskFull
-from millstream.base.errors import Rejected
+from millstream.base.errors import Corrupt, MillstreamError, Rejected
 from millstream.broker.config import BrokerConfig
 from millstream.broker.durable_state import STATE_LOG_CONFIG, DurableState
 from millstream.broker.partition import ServedPartition
 from millstream.broker.topic_config import (
     TOPIC_NAME_OF_BROKER_NAME,
+    InvalidConfig,
     broker_defaults,
+    check_broker_config,
     check_topic_config,
     log_config,
 )
@@ -38,6 +43,9 @@ INTERNAL_TOPIC_IDS: Mapping[str, bytes] = {
 TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 TOPIC_NAME_LENGTH_MAX = 249
 PARTITIONS_MAX = 10_000  # per topic; each has open files
+
+# From a configuration to what it shall become.
+OverridesChange: TypeAlias = Callable[[dict[str, str]], dict[str, str]]
 
 TOPIC_KEY = b"topic/"
 BROKER_CONFIG_KEY = b"broker-config/"
@@ -69,7 +77,7 @@ class UnknownPartition(Rejected):
 
 class TopicExists(Rejected):
     def __init__(self, *, topic: str) -> None:
-        super().__init__(f"topic {topic!r} exists already")
+        super().__init__(f"topic {topic!r} already exists")
         self.topic = topic
 
 
@@ -85,6 +93,23 @@ class InternalTopic(Rejected):
         self.topic = topic
 
 
+class StrayPartition(Rejected):
+    def __init__(self, *, path: Path) -> None:
+        super().__init__(
+            f"{path}: holds records, and no topic names it; move it away or delete it first"
+        )
+        self.path = path
+
+
+class UnreadableRecord(Corrupt):
+    def __init__(self, *, topic: str, reason: str) -> None:
+        super().__init__(
+            f"{METADATA_TOPIC}: the record of topic {topic!r} cannot be read ({reason}); restore "
+            "the data directory from a copy"
+        )
+        self.topic, self.reason = topic, reason
+
+
 def check_topic_name(name: str) -> None:
     if not name:
         raise InvalidTopicName(name=name, reason="it is empty")
@@ -94,6 +119,10 @@ def check_topic_name(name: str) -> None:
         raise InvalidTopicName(name=name, reason="'.' and '..' are not allowed")
     if not TOPIC_NAME.fullmatch(name):
         raise InvalidTopicName(name=name, reason="only a-z, A-Z, 0-9, '.', '_' and '-' are allowed")
+
+
+async def _nothing_else(name: str) -> None:
+    pass
 
 
 @dataclass(slots=True)
@@ -143,7 +172,11 @@ class Topics:
         self.broker_overrides: dict[str, str] = {}
         self._by_name: dict[str, Topic] = {}
         self._by_id: dict[bytes, Topic] = {}
-        self._busy: set[str] = set()  # being created, grown or deleted: not to be touched
+        self._unfinished: list[str] = []
+        # One change at a time: each starts from what the one before it has left.
+        self._turn = asyncio.Lock()
+        # What else must go with a topic, before its name is free again.
+        self.when_deleted: Callable[[str], Awaitable[None]] = _nothing_else
         self._load()
 
     # --- look up ------------------------------------------------------------------------------
@@ -186,7 +219,7 @@ class Topics:
     def check_new(self, name: str, partition_count: int, overrides: Mapping[str, str]) -> None:
         """Raise what speaks against creating this topic."""
         check_topic_name(name)
-        if name in self._by_name or name in self._busy:
+        if name in self._by_name:
             raise TopicExists(topic=name)
         self._check_collision(name)
         self._check_count(name, partition_count)
@@ -210,22 +243,11 @@ class Topics:
 
     async def create(self, name: str, partition_count: int, overrides: Mapping[str, str]) -> Topic:
         """Create a topic; returns when its files and its record are durable."""
-        self.check_new(name, partition_count, overrides)
-        topic = Topic(name, uuid.uuid4().bytes, dict(overrides))
-        self._busy.add(name)
-        try:
-            opened = self._open_partitions(topic, 0, partition_count)
-            await self._state.put(
-                [(TOPIC_KEY + name.encode(), topic.to_json(partition_count=partition_count))],
-                now_ms=self._now_ms(),
-            )
-        except Exception:
-            self._discard(topic, partition_count)
-            raise
-        finally:
-            self._busy.discard(name)
-        topic.partitions += opened
-        self._show(topic)
+        async with self._turn:
+            self.check_new(name, partition_count, overrides)
+            topic = Topic(name, uuid.uuid4().bytes, dict(overrides))
+            await self._grow(topic, partition_count)
+            self._show(topic)
         logger.info("topic %s created with %d partitions", name, partition_count)
         return topic
 
@@ -239,64 +261,101 @@ class Topics:
             raise InvalidPartitionCount(topic=topic.name, count=partition_count, reason=reason)
 
     async def add_partitions(self, topic: Topic, partition_count: int) -> None:
-        self.check_growth(topic, partition_count)
+        async with self._turn:
+            self.check_growth(topic, partition_count)
+            await self._grow(topic, partition_count)
+
+    async def _grow(self, topic: Topic, partition_count: int) -> None:
+        """Add partitions up to `partition_count`, durably, or nothing."""
         before = len(topic.partitions)
-        self._busy.add(topic.name)
+        self._check_strays(topic.name, before, partition_count)
         try:
             opened = self._open_partitions(topic, before, partition_count)
-            record = topic.to_json(partition_count=partition_count)
-            await self._state.put(
-                [(TOPIC_KEY + topic.name.encode(), record)], now_ms=self._now_ms()
-            )
-        finally:
-            self._busy.discard(topic.name)
+            await self._put(topic.name, topic.to_json(partition_count=partition_count))
+        except MillstreamError:
+            with contextlib.suppress(MillstreamError):  # what stays is empty, and no topic's
+                self._discard(topic.name, before, partition_count)
+            raise
         topic.partitions += opened
 
     async def delete(self, topic: Topic) -> None:
-        """Delete a topic; returns when nothing can bring it back. Its files go right after."""
-        self._check_changeable(topic)
-        self._busy.add(topic.name)
-        key = TOPIC_KEY + topic.name.encode()
-        count = len(topic.partitions)
-        try:
-            await self._state.put_deletion(
-                [(key, topic.to_json(partition_count=count, is_deleting=True))],
-                now_ms=self._now_ms(),
-            )
+        """Delete a topic; returns when nothing can bring it back, and its files are gone."""
+        async with self._turn:
+            self._check_changeable(topic)
+            count = len(topic.partitions)
+            record = topic.to_json(partition_count=count, is_deleting=True)
+            await self._put_deletion(topic.name, record)
             self._by_name.pop(topic.name)
             self._by_id.pop(topic.id)
             for partition in topic.partitions:
                 partition.close(UnknownTopic(topic=topic.name))
-            self._discard(topic, count)
-            self._state.put_deletion([(key, None)], now_ms=self._now_ms())
-        finally:
-            self._busy.discard(topic.name)
-        logger.info("topic %s deleted", topic.name)
+            self._discard(topic.name, 0, count)
+            await self._finish_deletion(topic.name)
 
-    async def change_config(self, topic: Topic, overrides: Mapping[str, str]) -> None:
-        """Replace the topic's own configuration, which was checked before."""
+    async def _finish_deletion(self, name: str) -> None:
+        """Remove what else there is of a deleted topic, its record last: a crash starts over."""
+        await self.when_deleted(name)
+        await self._put_deletion(name, None)
+        logger.info("topic %s deleted", name)
+
+    async def finish_deletions(self) -> None:
+        """Go on with deletions that a crash interrupted. Call it before clients can connect."""
+        for name in self._unfinished:
+            try:
+                await self._finish_deletion(name)
+            except MillstreamError as error:
+                logger.error("topic %s: its deletion goes on at the next start: %s", name, error)
+        self._unfinished.clear()
+
+    def changed_overrides(self, topic: Topic, change: OverridesChange) -> dict[str, str]:
+        """What the topic's own configuration would be, if all of it is allowed."""
         self._check_changeable(topic)
-        changed = Topic(topic.name, topic.id, dict(overrides))
-        record = changed.to_json(partition_count=len(topic.partitions))
-        await self._state.put([(TOPIC_KEY + topic.name.encode(), record)], now_ms=self._now_ms())
-        topic.overrides = dict(overrides)
-        self._apply_config(topic)
+        overrides = change(dict(topic.overrides))
+        for name, value in overrides.items():
+            check_topic_config(name, value)
+        return overrides
 
-    async def change_broker_config(self, overrides: Mapping[str, str]) -> None:
-        """Replace what was changed at run time of the defaults of all topics."""
-        changes: list[tuple[bytes, bytes | None]] = [
-            (BROKER_CONFIG_KEY + name.encode(), None)
-            for name in self.broker_overrides
-            if name not in overrides
-        ]
-        changes += [
-            (BROKER_CONFIG_KEY + name.encode(), value.encode()) for name, value in overrides.items()
-        ]
-        if changes:
-            await self._state.put(changes, now_ms=self._now_ms())
-        self.broker_overrides = dict(overrides)
-        for topic in self:
+    async def change_config(self, topic: Topic, change: OverridesChange) -> None:
+        """Change the topic's own configuration; returns when that is durable."""
+        async with self._turn:
+            overrides = self.changed_overrides(topic, change)
+            changed = Topic(topic.name, topic.id, overrides)
+            await self._put(topic.name, changed.to_json(partition_count=len(topic.partitions)))
+            topic.overrides = overrides
             self._apply_config(topic)
+
+    def changed_broker_overrides(self, change: OverridesChange) -> dict[str, str]:
+        """What would be changed at run time of the defaults of all topics, if it is allowed."""
+        overrides = change(dict(self.broker_overrides))
+        for name, value in overrides.items():
+            check_broker_config(name, value)
+        return overrides
+
+    async def change_broker_config(self, change: OverridesChange) -> None:
+        """Change the defaults of all topics; returns when that is durable."""
+        async with self._turn:
+            overrides = self.changed_broker_overrides(change)
+            changes: list[tuple[bytes, bytes | None]] = [
+                (BROKER_CONFIG_KEY + name.encode(), None)
+                for name in self.broker_overrides
+                if name not in overrides
+            ]
+            changes += [
+                (BROKER_CONFIG_KEY + name.encode(), value.encode())
+                for name, value in overrides.items()
+            ]
+            if changes:
+                await self._state.put(changes, now_ms=self._now_ms())
+            self.broker_overrides = overrides
+            for topic in self:
+                self._apply_config(topic)
+
+    def _put(self, name: str, record: bytes) -> "asyncio.Future[None]":
+        return self._state.put([(TOPIC_KEY + name.encode(), record)], now_ms=self._now_ms())
+
+    def _put_deletion(self, name: str, record: bytes | None) -> "asyncio.Future[None]":
+        changes = [(TOPIC_KEY + name.encode(), record)]
+        return self._state.put_deletion(changes, now_ms=self._now_ms())
 
     def delete_records(self, partition: ServedPartition, before_offset: int) -> None:
         """Delete the records below `before_offset`, durably. Works on a full disk too."""
@@ -309,7 +368,7 @@ class Topics:
     def _check_changeable(self, topic: Topic) -> None:
         if topic.is_internal:
             raise InternalTopic(topic=topic.name)
-        if topic.name in self._busy or topic.name not in self._by_name:
+        if self._by_name.get(topic.name) is not topic:  # deleted while this one waited its turn
             raise UnknownTopic(topic=topic.name)
 
     def _apply_config(self, topic: Topic) -> None:
@@ -331,9 +390,17 @@ class Topics:
             opened.append(ServedPartition(key, log))
         return opened
 
-    def _discard(self, topic: Topic, partition_count: int) -> None:
-        for number in range(partition_count):
-            self._directory.delete_partition((topic.name, number))
+    def _check_strays(self, name: str, first: int, end: int) -> None:
+        """A new partition must not find the records of another one in its directory."""
+        there = set(self._directory.partitions_on_disk())
+        for number in range(first, end):
+            key = (name, number)
+            if key in there and not self._directory.remove_if_empty(key):
+                raise StrayPartition(path=self._directory.directory_of(key))
+
+    def _discard(self, name: str, first: int, end: int) -> None:
+        for number in range(first, end):
+            self._directory.delete_partition((name, number))
 
     def _show(self, topic: Topic) -> None:
         self._by_name[topic.name] = topic
@@ -347,25 +414,33 @@ class Topics:
     def _load(self) -> None:
         """Open what the records name, finish deletions that a crash interrupted."""
         self.show_internal(METADATA_TOPIC, self._state.partition)
-        unfinished = []
         for key, value in self._state:
             if key.startswith(BROKER_CONFIG_KEY):
-                name = key.removeprefix(BROKER_CONFIG_KEY).decode()
-                self.broker_overrides[name] = value.decode()
+                self._load_broker_config(key.removeprefix(BROKER_CONFIG_KEY).decode(), value)
         for key, value in self._state:
             if key.startswith(TOPIC_KEY):
-                content = json.loads(value)
-                name = key.removeprefix(TOPIC_KEY).decode()
-                topic = Topic(name, bytes.fromhex(content["id"]), content["config"])
-                if content.get("deleting"):
-                    unfinished.append((key, topic, content["partitions"]))
-                else:
-                    topic.partitions += self._open_partitions(topic, 0, content["partitions"])
-                    self._show(topic)
-        for key, topic, count in unfinished:
-            self._discard(topic, count)
-            self._state.put_deletion([(key, None)], now_ms=self._now_ms())
+                self._load_topic(key.removeprefix(TOPIC_KEY).decode(), value)
         self._warn_of_strays()
+
+    def _load_broker_config(self, name: str, value: bytes) -> None:
+        try:
+            self.broker_overrides[name] = check_broker_config(name, value.decode())
+        except (InvalidConfig, UnicodeDecodeError) as error:
+            logger.warning("broker config %s is not used: %s", name, error)
+
+    def _load_topic(self, name: str, value: bytes) -> None:
+        try:
+            content = json.loads(value)
+            topic = Topic(name, bytes.fromhex(content["id"]), dict(content["config"]))
+            count = int(content["partitions"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise UnreadableRecord(topic=name, reason=f"{error!r}") from error
+        if content.get("deleting"):
+            self._discard(name, 0, count)
+            self._unfinished.append(name)
+        else:
+            topic.partitions += self._open_partitions(topic, 0, count)
+            self._show(topic)
 
     def _warn_of_strays(self) -> None:
         """Directories that no record names: leftovers of a creation, or somebody else's."""

@@ -272,17 +272,24 @@ class Cluster:
         new = admin_api().NewTopic(
             topic, num_partitions=partitions, replication_factor=replication, config=config
         )
-        self._ask(lambda: self._admin.create_topics([new]), doing=f"create topic {topic}")
+        doing = f"create topic {topic}"
+        self._ask(lambda: self._admin.create_topics([new]), doing=doing)
+        self._wait(lambda: self._has_leaders(topic, partitions), doing=doing)
 
     def delete_topic(self, topic: str) -> None:
-        self._ask(lambda: self._admin.delete_topics([topic]), doing=f"delete topic {topic}")
+        doing = f"delete topic {topic}"
+        self._ask(lambda: self._admin.delete_topics([topic]), doing=doing)
+        self._wait(lambda: topic not in self._metadata(), doing=doing)
 
     def add_partitions(self, topic: str, *, total: int) -> None:
         doing = f"add partitions to topic {topic}"
-        self._ask(
-            lambda: self._admin.create_partitions([admin_api().NewPartitions(topic, total)]),
-            doing=doing,
-        )
+        new = admin_api().NewPartitions(topic, total)
+        self._ask(lambda: self._admin.create_partitions([new]), doing=doing)
+        self._wait(lambda: self._has_leaders(topic, total), doing=doing)
+
+    def _has_leaders(self, topic: str, partitions: int) -> bool:
+        layout = self._metadata().get(topic, [])
+        return len(layout) >= max(1, partitions) and all(part.leader >= 0 for part in layout)
 
     def trim(self, before: Mapping[Partition, int]) -> None:
         """Delete the records before each offset."""
@@ -327,6 +334,11 @@ class Cluster:
         )
         doing = f"alter topic {topic}"
         self._ask(lambda: self._admin.incremental_alter_configs([resource]), doing=doing)
+        unset = [name for name, value in changes.items() if value is None]
+        self._wait(lambda: not self._own_configs(topic) & set(unset), doing=doing)
+
+    def _own_configs(self, topic: str) -> set[str]:
+        return {name for name, entry in self.configs([topic])[topic].items() if entry.own}
 
     # Offsets
 
@@ -485,6 +497,14 @@ class Cluster:
                 if error.args[0].name() not in STARTING_UP or time.monotonic() > deadline:
                     raise self._error(error, doing=doing) from None
                 time.sleep(RETRY_PAUSE_SECONDS)
+
+    def _wait(self, is_so: Callable[[], bool], *, doing: str) -> None:
+        """A Kafka controller answers before its brokers know: be done when they do."""
+        deadline = time.monotonic() + ANSWER_SECONDS_MAX
+        while not is_so():
+            if time.monotonic() > deadline:
+                raise NoAnswerInTime(doing=doing)
+            time.sleep(RETRY_PAUSE_SECONDS)
 
     def _ask_one(self, call: Callable[[], Any], *, doing: str) -> Any:
         return self._ask(lambda: {"": call()}, doing=doing)[""]

@@ -11,6 +11,7 @@ import typer
 
 from millstream.base.errors import Rejected
 from millstream.base.offsets import OffsetRange
+from millstream.base.quantity import format_duration_roughly
 from millstream.commands.cluster import (
     Cluster,
     Group,
@@ -29,7 +30,6 @@ from millstream.commands.positions import (
     Shift,
     parse_position,
 )
-from millstream.settings import format_duration_roughly
 
 app = typer.Typer(no_args_is_help=True, help="Consumer groups: their lag, their risk, their place.")
 

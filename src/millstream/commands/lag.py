@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from millstream.base.offsets import OffsetRange
-from millstream.settings import format_duration_roughly, format_size
+from millstream.base.quantity import format_duration_roughly, format_size
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from millstream.base.errors import Rejected
-from millstream.settings import parse_duration_ms, parse_size
+from millstream.base.quantity import parse_duration_ms, parse_size
 
 Brokers = Annotated[
     str | None,

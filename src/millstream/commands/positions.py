@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 from millstream.base.errors import Rejected
 from millstream.base.offsets import OffsetRange
-from millstream.settings import parse_duration_ms
+from millstream.base.quantity import parse_duration_ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +98,10 @@ def parse_time_ms(text: str, *, now_ms: int) -> int:
     ago = re.fullmatch(r"(.*\d\s*[a-z]+)(?:\s+ago)?", text)
     if ago and not re.match(r"\d{4}-", text):
         return now_ms - parse_duration_ms(ago[1])
+    return parse_iso_time_ms(text)
+
+
+def parse_iso_time_ms(text: str) -> int:
     return round(datetime.fromisoformat(text).timestamp() * 1000)
 
 

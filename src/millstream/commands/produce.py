@@ -18,7 +18,7 @@ import typer
 
 from millstream.base.errors import MillstreamError, Rejected
 from millstream.base.offsets import OffsetRange
-from millstream.commands.cluster import Cluster, Watch, client_config, open_cluster
+from millstream.commands.cluster import Cluster, NotAllowed, Watch, client_config, open_cluster
 from millstream.commands.options import BadOption, Brokers, Json, parse_pair
 from millstream.commands.output import counted, print_json, say, terminate_as_interrupt
 from millstream.commands.records import LineReader, OutgoingRecord
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message
 
 FAILURES_SHOWN_MAX = 20
+BATCH_BYTES_MAX = 1_000_000  # librdkafka's default
+BATCH_HEADER_BYTES = 61  # before the records of a batch (docs of Kafka's RecordBatch v2)
 DELIVERY_SECONDS_MAX = 60
 PROGRESS_EVERY_RECORDS = 1_000
 RATE_RECORDS_MIN = 1_000  # fewer measure the connection's start, not a rate
@@ -44,6 +46,22 @@ class Acks(StrEnum):
     ALL = "all"
     ONE = "1"
     NONE = "0"
+
+
+# What librdkafka says too briefly.
+REASONS = {
+    "_UNKNOWN_TOPIC": "no such topic, and the broker does not create it",
+    "_UNKNOWN_PARTITION": "the topic has no such partition",
+    "_PURGE_QUEUE": "the broker went away before it was sent",
+    "_PURGE_INFLIGHT": "the broker went away before it answered; the record may be there",
+    "_MSG_TIMED_OUT": f"no answer within {DELIVERY_SECONDS_MAX} s; the record may be there",
+    "MSG_SIZE_TOO_LARGE": "larger than the topic's max.message.bytes",
+}
+
+
+def reason_of(code: str, text: str) -> str:
+    plain = text.removeprefix("Broker: ").removeprefix("Local: ")
+    return f"{REASONS.get(code, plain)} ({code})"
 
 
 class NotAllDelivered(Rejected):
@@ -76,9 +94,10 @@ class Delivery:
         if error is None:
             self._count(message)
             return
-        self.reasons[f"{error.str()} ({error.name()})"] += 1
+        reason = reason_of(error.name(), error.str())
+        self.reasons[reason] += 1
         if self.failed <= FAILURES_SHOWN_MAX:
-            say(f"Line {line}: not delivered: {error.str()} ({error.name()})")
+            say(f"Line {line}: not delivered: {reason}")
 
     def _count(self, message: "Message") -> None:
         self.delivered += 1
@@ -190,7 +209,8 @@ def _send(
     from confluent_kafka import Producer
 
     watch = Watch(cluster.brokers)
-    producer = Producer(_producer_config(cluster, watch, acks=acks, compression=compression))
+    config = _producer_config(cluster, watch, acks=acks, compression=compression)
+    producer = Producer(config | {"batch.size": _batch_bytes_max(cluster, delivery.topic)})
     try:
         for number, line in enumerate(lines, start=1):
             record = reader.read(line.removesuffix(b"\n"), number)
@@ -217,6 +237,21 @@ def _producer_config(
         # The broker's and topic's limit decides, not the client's. (librdkafka's highest value.)
         "message.max.bytes": 1_000_000_000,
     }
+
+
+def _batch_bytes_max(cluster: Cluster, topic: str) -> int:
+    """No batch larger than the topic takes.
+
+    A broker refuses a batch as a whole, and librdkafka, unlike Java, does not then send its records
+    in smaller ones: many small records would fail for their sum.
+    """
+    try:
+        if topic in cluster.topic_names():
+            limit = int(cluster.configs([topic])[topic]["max.message.bytes"].value)
+            return max(1, min(BATCH_BYTES_MAX, limit - BATCH_HEADER_BYTES))
+    except NotAllowed:  # to write to a topic is not yet to read its configs
+        pass
+    return BATCH_BYTES_MAX
 
 
 def _enqueue(

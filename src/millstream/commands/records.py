@@ -14,10 +14,10 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from millstream.base.errors import Rejected
-from millstream.commands.positions import format_time_ms, parse_time_ms
+from millstream.commands.positions import format_time_ms, parse_iso_time_ms
 
 Header = tuple[str, bytes | None]
 
@@ -99,7 +99,7 @@ class LineReader:
             )
         key = self.key if self.key is not None else bytes_from_json(fields, "key")
         partition = self.partition if self.partition is not None else fields.get("partition")
-        if partition is not None and (not isinstance(partition, int) or partition < 0):
+        if partition is not None and not _is_number_from_0(partition):
             raise ValueError(f"partition {partition!r} is not a number from 0")
         return OutgoingRecord(
             key=key,
@@ -146,17 +146,22 @@ def headers_from_json(headers: object) -> tuple[Header, ...]:
         return ()
     if isinstance(headers, dict):
         return tuple((name, bytes_from_json({"value": headers[name]}, "value")) for name in headers)
-    if isinstance(headers, list) and all(isinstance(item, dict) for item in headers):
+    if isinstance(headers, list) and all(isinstance(i, dict) and "name" in i for i in headers):
         return tuple((str(item["name"]), bytes_from_json(item, "value")) for item in headers)
     raise ValueError('headers are an object, or a list of {"name": ..., "value": ...}')
 
 
 def _timestamp_from_json(timestamp: object) -> int | None:
-    if timestamp is None or (isinstance(timestamp, int) and not isinstance(timestamp, bool)):
-        return timestamp
-    if isinstance(timestamp, str):
-        return parse_time_ms(timestamp, now_ms=0)
-    raise ValueError(f"timestamp {timestamp!r} is neither ISO 8601 nor milliseconds")
+    if timestamp is None:
+        return None
+    time_ms = parse_iso_time_ms(timestamp) if isinstance(timestamp, str) else timestamp
+    if not _is_number_from_0(time_ms):
+        raise ValueError(f"timestamp {timestamp!r} is neither ISO 8601 nor milliseconds")
+    return cast(int, time_ms)
+
+
+def _is_number_from_0(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
 # --- Out -----------------------------------------------------------------------------------

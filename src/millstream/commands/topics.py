@@ -7,6 +7,7 @@ import typer
 
 from millstream.base.errors import Rejected
 from millstream.base.offsets import OffsetRange
+from millstream.base.quantity import format_duration_ms, format_size
 from millstream.commands.cluster import (
     Cluster,
     ConfigValue,
@@ -18,7 +19,6 @@ from millstream.commands.cluster import (
 from millstream.commands.options import BadOption, Brokers, Config, Json, Yes, parse_topic_configs
 from millstream.commands.output import confirm, counted, print_json, print_table, say
 from millstream.commands.positions import AtOffset, AtTime, Latest, format_time_ms, parse_position
-from millstream.settings import format_duration_ms, format_size
 
 app = typer.Typer(no_args_is_help=True, help="List, create, change and delete topics.")
 
@@ -235,8 +235,12 @@ def alter(
     cluster.alter_config(topic, changes)
     after = cluster.configs([topic])[topic]
     rows = [
-        {"config": name, "before": _value_of(before, name), "after": _value_of(after, name)}
-        for name in changes
+        {
+            "config": name,
+            "before": _value_of(before, name),
+            "after": value or _value_of(after, name),
+        }
+        for name, value in changes.items()
     ]
     if json:
         print_json({"topic": topic, "changes": rows})

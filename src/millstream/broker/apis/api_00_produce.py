@@ -4,7 +4,7 @@
 #   Does not: transactions, topic ids (version 13); look at the records inside a batch
 #             (docs/not_supported.md).
 
-from millstream.base.errors import MillstreamError
+from millstream.base.errors import MillstreamError, Rejected
 from millstream.broker.handlers import Call, Later, handles
 from millstream.broker.kafka_errors import error_code
 from millstream.broker.topics import InternalTopic
@@ -37,8 +37,26 @@ def produce(request: ProduceRequest, call: Call) -> ProduceResponse | Later | No
             TopicProduceResponse(name=topic.name, partition_responses=answers)
         )
     if request.acks == ACKS_NONE:
+        _check_all_taken(waiting.response)
         return None
     return waiting.response if waiting.count == 0 else waiting.later
+
+
+class UnansweredProduceRefused(Rejected):
+    """With acks=0 there is no answer that could say so: the connection ends, as in Kafka."""
+
+    def __init__(self, *, topic: str, partition: int, reason: str | None) -> None:
+        super().__init__(f"{topic}-{partition}: records sent with acks=0 are refused: {reason}")
+        self.topic, self.partition, self.reason = topic, partition, reason
+
+
+def _check_all_taken(response: ProduceResponse) -> None:
+    for topic in response.responses:
+        for answer in topic.partition_responses:
+            if answer.error_code != ErrorCode.NONE:
+                raise UnansweredProduceRefused(
+                    topic=topic.name, partition=answer.index, reason=answer.error_message
+                )
 
 
 class _Waiting:

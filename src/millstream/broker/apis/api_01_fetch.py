@@ -6,7 +6,7 @@
 
 import asyncio
 from collections.abc import Coroutine, Iterator
-from typing import Any
+from typing import Any, TypeAlias
 
 from millstream.base.errors import MillstreamError
 from millstream.broker.handlers import Call, handles
@@ -27,7 +27,7 @@ from millstream.log.segment import ReadWouldBlock
 RESPONSE_BYTES_MAX = 56 << 20
 
 
-@handles(ApiKey.FETCH, versions=range(4, 18))
+@handles(ApiKey.FETCH, versions=range(4, 18), ends_with_connection=True)
 def fetch(request: FetchRequest, call: Call) -> FetchResponse | Coroutine[Any, Any, FetchResponse]:
     if request.session_id != 0 and request.session_epoch > 0:
         return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
@@ -55,7 +55,7 @@ async def _wait_for_more(request: FetchRequest, call: Call, attempt: "_Attempt")
     deadline = loop.time() + request.max_wait_ms / 1000
     while not attempt.is_enough and (seconds := deadline - loop.time()) > 0:
         missing_bytes = max(1, request.min_bytes - attempt.size_bytes)
-        await _wait_for_bytes(attempt.partitions, missing_bytes, seconds)
+        await _wait_for_bytes(attempt.seen, missing_bytes, seconds)
         attempt = _Attempt(request, call)
         try:
             attempt.read(must_not_block=True)
@@ -64,9 +64,7 @@ async def _wait_for_more(request: FetchRequest, call: Call, attempt: "_Attempt")
     return attempt.response
 
 
-async def _wait_for_bytes(
-    partitions: list[ServedPartition], missing_bytes: int, seconds: float
-) -> None:
+async def _wait_for_bytes(seen: list["Seen"], missing_bytes: int, seconds: float) -> None:
     """Return when so many bytes became visible, a partition is gone, or the time is up."""
     loop = asyncio.get_running_loop()
     woken: asyncio.Future[None] = loop.create_future()
@@ -83,26 +81,32 @@ async def _wait_for_bytes(
             wake()
 
     timer = loop.call_later(seconds, wake)
-    for partition in partitions:
+    for partition, high_watermark in seen:
         partition.watchers.add(watch)
+        if partition.is_closed or partition.log.high_watermark > high_watermark:
+            wake()  # it happened between the read and this wait
     try:
         await woken
     finally:
         timer.cancel()
-        for partition in partitions:
+        for partition, _ in seen:
             partition.watchers.discard(watch)
+
+
+# A partition that was read, and the high watermark that it had then.
+Seen: TypeAlias = tuple[ServedPartition, int]
 
 
 class _Attempt:
     """One pass over the requested partitions."""
 
-    __slots__ = ("_call", "_has_error", "_request", "partitions", "response", "size_bytes")
+    __slots__ = ("_call", "_has_error", "_request", "response", "seen", "size_bytes")
 
     def __init__(self, request: FetchRequest, call: Call) -> None:
         self._request = request
         self._call = call
         self._has_error = False
-        self.partitions: list[ServedPartition] = []
+        self.seen: list[Seen] = []
         self.size_bytes = 0
         self.response = FetchResponse()
 
@@ -133,9 +137,10 @@ class _Attempt:
     def _read_partition(
         self, topic: FetchTopic, wanted: FetchPartition, answer: PartitionData, must_not_block: bool
     ) -> None:
-        partition = self._call.node.topics.find(topic.topic, topic.topic_id).partition(
-            wanted.partition
-        )
+        topics = self._call.node.topics
+        has_id = self._call.version >= 13
+        found = topics.with_id(topic.topic_id) if has_id else topics.named(topic.topic)
+        partition = found.partition(wanted.partition)
         log = partition.log
         answer.error_code = check_leader_epoch(wanted.current_leader_epoch, log.leader_epoch)
         if answer.error_code:
@@ -155,7 +160,7 @@ class _Attempt:
             if len(records) <= limit or self.size_bytes == 0:
                 answer.records = records
                 self.size_bytes += len(records)
-        self.partitions.append(partition)
+        self.seen.append((partition, answer.high_watermark))
 
 
 def check_leader_epoch(claimed: int, current: int) -> int:

@@ -51,17 +51,18 @@ async def _find(
                 raise
             return _describe(await _create(wanted.name or "", call), call)
     except MillstreamError as error:
+        # Before version 12 the name could not be null.
+        name = wanted.name if call.version >= 12 else wanted.name or ""
         return MetadataResponseTopic(
-            error_code=error_code(error), name=wanted.name, topic_id=wanted.topic_id
+            error_code=error_code(error), name=name, topic_id=wanted.topic_id
         )
 
 
 async def _create(name: str, call: Call) -> Topic:
     try:
         return await call.node.topics.create(name, call.node.config.default_partitions, {})
-    except TopicExists:
-        # Another request is creating it right now: this client asks again in a moment.
-        raise UnknownTopic(topic=name) from None
+    except TopicExists:  # another request was faster
+        return call.node.topics.named(name)
 
 
 def _describe(topic: Topic, call: Call) -> MetadataResponseTopic:

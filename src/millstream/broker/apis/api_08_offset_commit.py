@@ -10,7 +10,7 @@ from millstream.broker.group_coordinator import CoordinatedGroup
 from millstream.broker.groups.classic_offset_rules import admit_commit, check_commit_without_group
 from millstream.broker.groups.group_offsets import CommittedOffset, TopicPartition
 from millstream.broker.handlers import Call, handles
-from millstream.broker.kafka_errors import error_code
+from millstream.broker.kafka_errors import coordinator_error_code, error_code
 from millstream.broker.wire import ApiKey, ErrorCode
 from millstream.broker.wire.messages.offset_commit import (
     OffsetCommitRequest,
@@ -41,7 +41,7 @@ async def offset_commit(request: OffsetCommitRequest, call: Call) -> OffsetCommi
         await call.node.groups.commit(group, commits)
     except MillstreamError as failure:
         for where, _ in commits:
-            codes[where] = error_code(failure)
+            codes[where] = coordinator_error_code(failure)
     return _answer(request, lambda topic, partition: codes[topic, partition])
 
 

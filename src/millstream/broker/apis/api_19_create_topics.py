@@ -4,6 +4,7 @@
 #   Does not: place replicas; manual assignments only say how many partitions there are.
 
 import logging
+from collections import Counter
 
 from millstream.base.errors import MillstreamError
 from millstream.broker.handlers import Call, handles
@@ -25,11 +26,11 @@ USE_DEFAULT = -1
 
 @handles(ApiKey.CREATE_TOPICS, versions=range(2, 8))
 async def create_topics(request: CreateTopicsRequest, call: Call) -> CreateTopicsResponse:
-    names = [topic.name for topic in request.topics]
+    times_named = Counter(topic.name for topic in request.topics)
     return CreateTopicsResponse(
         topics=[
             await _create(topic, request.validate_only, call)
-            if names.count(topic.name) == 1
+            if times_named[topic.name] == 1
             else _refuse(topic, ErrorCode.INVALID_REQUEST, "named twice in one request")
             for topic in request.topics
         ]
@@ -41,6 +42,9 @@ async def _create(wanted: CreatableTopic, validate_only: bool, call: Call) -> Cr
     count = len(wanted.assignments) or wanted.num_partitions
     if count == USE_DEFAULT:
         count = call.node.config.default_partitions
+    if {one.partition_index for one in wanted.assignments} != set(range(len(wanted.assignments))):
+        reason = "the partitions of an assignment must be numbered 0, 1, 2 and so on"
+        return _refuse(wanted, ErrorCode.INVALID_REPLICA_ASSIGNMENT, reason)
     if wanted.replication_factor == 0 or wanted.replication_factor < USE_DEFAULT:
         reason = f"a replication factor of {wanted.replication_factor} is not possible"
         return _refuse(wanted, ErrorCode.INVALID_REPLICATION_FACTOR, reason)

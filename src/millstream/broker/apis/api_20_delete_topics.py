@@ -27,7 +27,6 @@ async def _delete(wanted: DeleteTopicState, call: Call) -> DeletableTopicResult:
         topic = node.topics.find(wanted.name or "", wanted.topic_id)
         answer.name, answer.topic_id = topic.name, topic.id
         await node.topics.delete(topic)
-        await node.groups.forget_topic(topic.name)
     except MillstreamError as error:
         answer.error_code, answer.error_message = error_code(error), str(error)
     return answer

@@ -13,6 +13,7 @@ from millstream.broker.wire.messages.delete_records import (
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
+from millstream.log.partition_log import OffsetOutOfRange
 
 UP_TO_THE_END = -1
 
@@ -41,6 +42,8 @@ def _delete(
         partition = topic.partition(wanted.partition_index)
         log = partition.log
         offset = log.high_watermark if wanted.offset == UP_TO_THE_END else wanted.offset
+        if offset < 0:
+            raise OffsetOutOfRange(partition=log.name, offset=offset, available=log.available)
         call.node.topics.delete_records(partition, offset)
         answer.low_watermark = log.start_offset
     except MillstreamError as error:

@@ -4,7 +4,7 @@
 
 from millstream.base.errors import MillstreamError
 from millstream.broker.handlers import Call, handles
-from millstream.broker.kafka_errors import error_code
+from millstream.broker.kafka_errors import coordinator_error_code
 from millstream.broker.wire import ApiKey, ErrorCode
 from millstream.broker.wire.messages.init_producer_id import (
     InitProducerIdRequest,
@@ -26,5 +26,5 @@ async def init_producer_id(request: InitProducerIdRequest, call: Call) -> InitPr
         )
     except MillstreamError as error:
         return InitProducerIdResponse(
-            error_code=error_code(error), producer_id=-1, producer_epoch=-1
+            error_code=coordinator_error_code(error), producer_id=-1, producer_epoch=-1
         )

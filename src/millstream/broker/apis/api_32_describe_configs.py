@@ -49,7 +49,7 @@ def _rows(
     entries: Iterable[ConfigEntry], names: list[str] | None, request: DescribeConfigsRequest
 ) -> Iterable[DescribeConfigsResourceResult]:
     for entry in entries:
-        if names is None or entry.name in names:
+        if not names or entry.name in names:  # an empty list asks for all, as null does
             yield DescribeConfigsResourceResult(
                 name=entry.name,
                 value=entry.value,

@@ -3,7 +3,7 @@
 
 from millstream.base.errors import MillstreamError
 from millstream.broker.handlers import Call, handles
-from millstream.broker.kafka_errors import error_code
+from millstream.broker.kafka_errors import coordinator_error_code
 from millstream.broker.wire import ApiKey, ErrorCode
 from millstream.broker.wire.messages.delete_groups import (
     DeletableGroupResult,
@@ -26,11 +26,7 @@ async def _delete(group_id: str, call: Call) -> int:
     group = call.node.groups.find(group_id)
     if group is None:
         return ErrorCode.GROUP_ID_NOT_FOUND
-    error = group.members.delete()
-    if error is not ErrorCode.NONE:
-        return error
     try:
-        await call.node.groups.delete(group)
+        return await call.node.groups.delete(group)
     except MillstreamError as failure:
-        return error_code(failure)
-    return ErrorCode.NONE
+        return coordinator_error_code(failure)

@@ -2,7 +2,7 @@
 #   Does:     set, delete, append and subtract single overrides of a topic or of this broker.
 
 from millstream.base.errors import MillstreamError
-from millstream.broker.config_resources import change, inherited_value
+from millstream.broker.config_resources import change, inherited_list
 from millstream.broker.handlers import Call, handles
 from millstream.broker.kafka_errors import error_code
 from millstream.broker.topic_config import InvalidConfig
@@ -66,12 +66,12 @@ def _apply(
     if config.config_operation == SET:
         overrides[name] = value
         return
-    present = overrides.get(name) or inherited_value(call.node, resource_type, name)
+    if config.config_operation not in (APPEND, SUBTRACT):
+        reason = f"unknown operation {config.config_operation}"
+        raise InvalidConfig(name=name, value=value, reason=reason)
+    present = overrides.get(name) or inherited_list(call.node, resource_type, name)
     words = [word for word in present.split(",") if word]
     if config.config_operation == APPEND:
         overrides[name] = ",".join([*words, *(w for w in value.split(",") if w not in words)])
-    elif config.config_operation == SUBTRACT:
-        overrides[name] = ",".join(word for word in words if word not in value.split(","))
     else:
-        reason = f"unknown operation {config.config_operation}"
-        raise InvalidConfig(name=name, value=value, reason=reason)
+        overrides[name] = ",".join(word for word in words if word not in value.split(","))

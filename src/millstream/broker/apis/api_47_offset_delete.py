@@ -8,7 +8,7 @@ from millstream.broker.groups.classic_offset_rules import (
 )
 from millstream.broker.groups.group_offsets import TopicPartition
 from millstream.broker.handlers import Call, handles
-from millstream.broker.kafka_errors import error_code
+from millstream.broker.kafka_errors import coordinator_error_code
 from millstream.broker.wire import ApiKey, ErrorCode
 from millstream.broker.wire.messages.offset_delete import (
     OffsetDeleteRequest,
@@ -30,15 +30,15 @@ async def offset_delete(request: OffsetDeleteRequest, call: Call) -> OffsetDelet
         topic.name: check_topic_offset_delete(group.members, topic.name) for topic in request.topics
     }
     deletable = [
-        TopicPartition(topic.name, partition.partition_index)
+        (group, TopicPartition(topic.name, partition.partition_index))
         for topic in request.topics
         if codes[topic.name] is ErrorCode.NONE
         for partition in topic.partitions
     ]
     try:
-        await call.node.groups.delete_offsets(group, deletable)
+        await call.node.groups.delete_offsets(deletable)
     except MillstreamError as failure:
-        return OffsetDeleteResponse(error_code=error_code(failure))
+        return OffsetDeleteResponse(error_code=coordinator_error_code(failure))
     return OffsetDeleteResponse(
         topics=[
             OffsetDeleteResponseTopic(

@@ -29,7 +29,7 @@ def describe_topic_partitions(
     for name in names:
         if name < start.topic_name:
             continue
-        first = start.partition_index if name == start.topic_name else 0
+        first = max(0, start.partition_index) if name == start.topic_name else 0
         if room == 0:
             response.next_cursor = Cursor(topic_name=name, partition_index=first)
             break

@@ -9,6 +9,7 @@ from millstream.broker.wire.codec import (
     UnencodableMessage,
     UnknownVersion,
     decode,
+    decode_from,
     encode,
 )
 from millstream.broker.wire.error_codes import ErrorCode
@@ -40,6 +41,7 @@ __all__ = [
     "UnencodableMessage",
     "UnknownVersion",
     "decode",
+    "decode_from",
     "decode_request",
     "decode_response",
     "decode_versioned",
