@@ -20,7 +20,7 @@ from bench.report import print_table, write_markdown
 from bench.results import Results
 
 DOCUMENT = Path(__file__).parents[1] / "docs" / "bench.md"
-ROUNDS = 3
+ROUNDS = 5
 WARM_UP_RECORDS = 500_000
 WARM_UP_RECORDS_QUICK = 50_000
 

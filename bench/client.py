@@ -28,7 +28,6 @@ EAGER_CONSUMER = {
     "queued.min.messages": 10_000_000,
     "queued.max.messages.kbytes": 2_000_000,
     "fetch.queue.backoff.ms": 1,
-    "fetch.message.max.bytes": 4_000_000,
 }
 EAGER_PRODUCER = {
     "queue.buffering.max.messages": 10_000_000,

@@ -43,12 +43,13 @@ METHOD = """\
   cell is the median, with the lowest and the highest in brackets. A ratio is ours / Kafka.
 - *synced*: the acknowledgement comes after the sync to disk: our default, and `flush.messages=1`
   for Kafka's topic. *relaxed*: the sync comes later: `--durability relaxed`, and Kafka's default.
-- Before measuring, both brokers are warmed up with {warm_up_records:,} records of each kind of
-  work, so that Kafka's JVM has compiled what it runs. Its heap is 1 GB, its settings the defaults.
-- Client and brokers share the cores, so that a broker which needs less CPU leaves more for the
-  client. Where the client is the limit, both sides look alike.
-- A request of Kafka's that syncs does so alone; ours shares one sync among all that wait. That,
-  and not a faster disk, is the difference in the lines with one record per request.
+- Before measuring, each broker is warmed up with {warm_up_records:,} small records, a fifth as
+  many large ones and two seconds of single-record requests, in each mode, so that Kafka's JVM has
+  compiled what it runs. Kafka's heap is 1 GB; its other settings are the defaults.
+- Client and brokers share the cores: where the client is the limit, both sides look alike, and a
+  broker with several busy threads gets a larger share of a crowded machine than one with one.
+- How much sharing one sync among many requests gains depends on what a sync costs on the disk: on
+  a slow one the synced lines differ more, on a fast one less.
 """
 
 

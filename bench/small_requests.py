@@ -18,7 +18,7 @@ from bench.results import Metric, Results, ratio_at_least
 
 CONNECTIONS = 16
 # More than a connection can send in the time, so that none runs dry.
-RECORDS_PER_CONNECTION = 40_000
+RECORDS_PER_CONNECTION = 15_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +62,7 @@ class SmallRequests:
 
 
 def cases(*, is_quick: bool) -> list[SmallRequests]:
-    seconds = 1.0 if is_quick else 4.0
+    seconds = 1.0 if is_quick else 3.0
     return [
         SmallRequests(mode=mode, partitions=partitions, seconds=seconds)
         for mode in MODES

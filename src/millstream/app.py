@@ -6,6 +6,7 @@ For now that is the broker. Time is asked for here, and handed down.
 import asyncio
 import contextlib
 import logging
+import resource
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -58,6 +59,7 @@ def run_broker(
     Returns the exit code. `when_ready` is called once, when clients can connect.
     """
     _set_up_diagnostics(settings.log_level)
+    _raise_file_limit()
     with _event_loop() as loop:
         return loop.run_until_complete(_serve(settings, when_ready, until_closed))
 
@@ -100,6 +102,13 @@ def _event_loop() -> Iterator[asyncio.AbstractEventLoop]:
     finally:
         loop.run_until_complete(loop.shutdown_asyncgens())
         loop.close()
+
+
+def _raise_file_limit() -> None:
+    """Each segment has three files open, each connection one: take what the system gives."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(ValueError, OSError):  # some systems name a limit they do not give
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _set_up_diagnostics(level: str) -> None:

@@ -125,7 +125,7 @@ class ApacheKafka:
 
     def start(self) -> None:
         """Start the JVM and return at once."""
-        command = java_class_command(
+        command = _dies_with_us() + java_class_command(
             "kafka.Kafka", str(self._properties_file), jvm_options=self._jvm_options
         )
         with self._output_file.open("wb") as output:
@@ -174,6 +174,12 @@ class ApacheKafka:
         if self._process is None:
             raise RuntimeError("Apache Kafka has not been started")
         return self._process
+
+
+def _dies_with_us() -> list[str]:
+    """A prefix, where util-linux has it, that ends the JVM even when we are killed with -9."""
+    setpriv = shutil.which("setpriv")
+    return [] if setpriv is None else [setpriv, "--pdeathsig", "KILL"]
 
 
 def _free_ports(count: int) -> list[int]:

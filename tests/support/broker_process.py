@@ -21,13 +21,19 @@ class BrokerProcess:
     `diagnostics` is what it wrote to stderr, `bootstrap` the address of its ready line.
     """
 
-    def __init__(self, data_dir: Path, *options: str, listen: str = "127.0.0.1:0") -> None:
+    def __init__(
+        self,
+        data_dir: Path,
+        *options: str,
+        listen: str = "127.0.0.1:0",
+        stderr_path: Path | None = None,
+    ) -> None:
         self.data_dir = data_dir
         self._command = [
             sys.executable, "-m", "millstream", "broker",
             "--data", str(data_dir), "--listen", listen, *options,
         ]  # fmt: skip
-        self._stderr_path = data_dir.with_name(data_dir.name + ".stderr")
+        self._stderr_path = stderr_path or data_dir.with_name(data_dir.name + ".stderr")
         self.ready_line = b""
         self.bootstrap = ""
         self.process: subprocess.Popen[bytes]

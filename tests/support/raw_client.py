@@ -6,6 +6,7 @@ when, requests that no decent client would send. Blocking, one thread, one conne
 
 import itertools
 import socket
+from dataclasses import dataclass
 from types import TracebackType
 from typing import TypeVar
 
@@ -47,6 +48,29 @@ PRODUCE_VERSION = 12
 FETCH_VERSION = 12
 CREATE_TOPICS_VERSION = 7
 METADATA_VERSION = 12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fetched:
+    """What one partition had to give."""
+
+    error_code: int
+    high_watermark: int
+    start_offset: int
+    records: bytes
+
+    @classmethod
+    def from_answer(cls, answer: FetchResponse) -> "Fetched":
+        [topic] = answer.responses
+        [data] = topic.partitions
+        records = data.records or b""
+        assert isinstance(records, bytes | bytearray | memoryview)
+        return cls(
+            error_code=data.error_code,
+            high_watermark=data.high_watermark,
+            start_offset=data.log_start_offset,
+            records=bytes(records),
+        )
 
 
 class ConnectionClosed(Exception):
@@ -152,10 +176,10 @@ class RawClient:
         )
         return answer.responses[0].partition_responses[0]
 
-    def fetch(self, topic: str, offset: int, *, partition: int = 0) -> FetchResponse:
-        return self.call(
-            fetch_request(topic, offset, partition=partition), FetchResponse, FETCH_VERSION
-        )
+    def fetch(self, topic: str, offset: int, *, partition: int = 0) -> "Fetched":
+        request = fetch_request(topic, offset, partition=partition)
+        answer = self.call(request, FetchResponse, FETCH_VERSION)
+        return Fetched.from_answer(answer)
 
 
 def encoded(request: Message, version: int, correlation_id: int = 1) -> bytes:
@@ -188,9 +212,7 @@ def fetch_request(
     bytes_min: int = 0,
     wait_ms: int = 0,
 ) -> FetchRequest:
-    wanted = FetchPartition(
-        partition=partition, fetch_offset=offset, partition_max_bytes=bytes_max
-    )
+    wanted = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=bytes_max)
     return FetchRequest(
         max_wait_ms=wait_ms,
         min_bytes=bytes_min,

@@ -7,7 +7,7 @@ acknowledged record where the broker said it is, each sent record once, in the o
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,14 +54,27 @@ class Stored:
 class SteadyProducer:
     """An idempotent producer in a thread: numbers its records, spreads them over the partitions."""
 
-    def __init__(self, bootstrap: str, topic: str, *, name: str, partitions: int) -> None:
+    def __init__(
+        self,
+        bootstrap: str,
+        topic: str,
+        *,
+        name: str,
+        partitions: int,
+        config: Mapping[str, Any] | None = None,
+    ) -> None:
         self._name = name
         self._topic = topic
         self._partitions = partitions
         self._errors: list[str] = []
         self._stop = threading.Event()
         self._producer = Producer(
-            {"bootstrap.servers": bootstrap, "error_cb": self._on_error, **PRODUCER}
+            {
+                "bootstrap.servers": bootstrap,
+                "error_cb": self._on_error,
+                **PRODUCER,
+                **(config or {}),
+            }
         )
         self.sent: dict[int, list[bytes]] = defaultdict(list)
         self.acknowledged: dict[tuple[int, int], bytes] = {}
@@ -132,7 +145,9 @@ def read_all(bootstrap: str, topic: str, partitions: int) -> list[Stored]:
     """Every record of the topic, in the order of each partition."""
     config = {"bootstrap.servers": bootstrap, "group.id": "reader", "enable.partition.eof": True}
     consumer = Consumer({**PATIENT, **config})
-    consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in range(partitions)])
+    consumer.assign(
+        [TopicPartition(topic, number, OFFSET_BEGINNING) for number in range(partitions)]
+    )
     stored: list[Stored] = []
     open_partitions = set(range(partitions))
     deadline = time.monotonic() + FLUSH_SECONDS_MAX

@@ -11,7 +11,8 @@ import contextlib
 import errno
 import fcntl
 import os
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
@@ -129,50 +130,77 @@ def read_file(disk: Disk, path: Path) -> bytes | None:
         file.close()
 
 
+class _Descriptor:
+    """A file descriptor that is closed when its last user lets go of it.
+
+    One thread may read a file that another one closes. The reader holds this object, so that the
+    number cannot be given to a new file while it is in use.
+    """
+
+    __slots__ = ("number",)
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __del__(self) -> None:
+        os.close(self.number)
+
+
 class RealFile:
     """A `DiskFile` on the operating system."""
 
-    __slots__ = ("_fd", "path", "size")
+    __slots__ = ("_descriptor", "_sync_failure", "_sync_turn", "path", "size")
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        self.size = os.fstat(self._fd).st_size
+        number = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self._descriptor: _Descriptor | None = _Descriptor(number)
+        self.size = os.fstat(number).st_size
+        self._sync_turn = threading.Lock()
+        self._sync_failure: DiskFailed | None = None
+
+    def _opened(self) -> _Descriptor:
+        descriptor = self._descriptor
+        if descriptor is None:
+            error = OSError(errno.EBADF, "closed")
+            raise DiskFailed(path=self.path, action="use of a closed file", error=error)
+        return descriptor
 
     def append(self, chunks: Sequence[Bytes]) -> None:
-        start = self.size
+        start, descriptor = self.size, self._opened()
         try:
             for first in range(0, len(chunks), IOVEC_MAX):
-                self._append_some(chunks[first : first + IOVEC_MAX])
+                self._append_some(descriptor, chunks[first : first + IOVEC_MAX])
         except OSError as error:
-            self._undo_append(start)
+            self._undo_append(descriptor, start)
             if error.errno in FULL_ERRNOS:
                 raise DiskFull(path=self.path) from error
             raise DiskFailed(path=self.path, action="write", error=error) from error
 
-    def _append_some(self, chunks: Sequence[Bytes]) -> None:
+    def _append_some(self, descriptor: _Descriptor, chunks: Sequence[Bytes]) -> None:
         wanted = sum(map(len, chunks))
-        written = os.pwritev(self._fd, chunks, self.size)
+        written = os.pwritev(descriptor.number, chunks, self.size)
         self.size += written
         if written < wanted:  # a full disk takes a part first; the retry raises the reason
             rest = memoryview(b"".join(chunks))[written:]
             while rest:
-                count = os.pwrite(self._fd, rest, self.size)
+                count = os.pwrite(descriptor.number, rest, self.size)
                 self.size += count
                 rest = rest[count:]
 
-    def _undo_append(self, start: int) -> None:
+    def _undo_append(self, descriptor: _Descriptor, start: int) -> None:
         # If even this fails, bytes past `size` stay behind: the next append overwrites
         # them, and recovery cuts them off as a torn tail.
         self.size = start
         with contextlib.suppress(OSError):
-            os.ftruncate(self._fd, start)
+            os.ftruncate(descriptor.number, start)
 
     def read(self, position: int, size: int) -> Bytes:
+        descriptor = self._opened()
         try:
-            data = os.pread(self._fd, size, position)
+            data = os.pread(descriptor.number, size, position)
             while len(data) < size:
-                more = os.pread(self._fd, size - len(data), position + len(data))
+                more = os.pread(descriptor.number, size - len(data), position + len(data))
                 if not more:
                     break
                 data += more
@@ -181,10 +209,11 @@ class RealFile:
             raise DiskFailed(path=self.path, action="read", error=error) from error
 
     def read_cached(self, position: int, size: int) -> Bytes | None:
+        descriptor = self._opened()
         size = max(0, min(size, self.size - position))
         buffer = bytearray(size)
         try:
-            count = os.preadv(self._fd, [buffer], position, os.RWF_NOWAIT)
+            count = os.preadv(descriptor.number, [buffer], position, os.RWF_NOWAIT)
         except BlockingIOError:
             return None
         except OSError as error:
@@ -198,26 +227,39 @@ class RealFile:
         self.append([data])
 
     def truncate(self, size: int) -> None:
-        try:
-            os.ftruncate(self._fd, size)
-        except OSError as error:
-            raise DiskFailed(path=self.path, action="truncate", error=error) from error
+        with _translated(self.path, "truncate"):
+            os.ftruncate(self._opened().number, size)
         self.size = size
 
     def sync(self) -> None:
-        try:
-            os.fdatasync(self._fd)
-        except OSError as error:
-            raise DiskFailed(path=self.path, action="sync", error=error) from error
+        """One at a time, and never again after a failure.
+
+        The kernel tells of lost pages once per open file: of two syncs at the same time one
+        could succeed although the other has just been told.
+        """
+        descriptor = self._opened()
+        with self._sync_turn:
+            if self._sync_failure is None:
+                try:
+                    os.fdatasync(descriptor.number)
+                except OSError as error:
+                    self._sync_failure = DiskFailed(path=self.path, action="sync", error=error)
+            if self._sync_failure is not None:
+                raise self._sync_failure
 
     def close(self) -> None:
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+        self._descriptor = None
 
-    def __del__(self) -> None:
-        # A segment that retention dropped may still be read; its last reader closes it.
-        self.close()
+
+@contextlib.contextmanager
+def _translated(path: Path, action: str) -> Iterator[None]:
+    """What the operating system refuses becomes an error of ours, with its path."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in FULL_ERRNOS:
+            raise DiskFull(path=path) from error
+        raise DiskFailed(path=path, action=action, error=error) from error
 
 
 class RealDisk:
@@ -246,22 +288,24 @@ class RealDisk:
             raise Unwritable(path=path, reason=os.strerror(error.errno or 0)) from error
 
     def remove_directory(self, path: Path) -> None:
-        path.rmdir()
+        with _translated(path, "removal"):
+            path.rmdir()
 
     def rename(self, source: Path, target: Path) -> None:
-        os.replace(source, target)
+        with _translated(source, f"renaming to {target.name}"):
+            os.replace(source, target)
 
     def remove(self, path: Path) -> None:
-        path.unlink()
+        with _translated(path, "removal"):
+            path.unlink()
 
     def sync_directory(self, path: Path) -> None:
-        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(fd)
-        except OSError as error:
-            raise DiskFailed(path=path, action="sync of the directory", error=error) from error
-        finally:
-            os.close(fd)
+        with _translated(path, "sync of the directory"):
+            fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                os.fsync(fd)
+            finally:
+                os.close(fd)
 
     def free_bytes(self, path: Path) -> int:
         status = os.statvfs(path)

@@ -13,6 +13,7 @@ from typing import Any, cast
 from millstream.base.errors import MillstreamError
 from millstream.broker.handlers import HANDLERS, Call, Handler, Later, Peer
 from millstream.broker.node import Node
+from millstream.broker.request_memory import LargeRequest
 from millstream.broker.wire import (
     ApiKey,
     Buffer,
@@ -36,13 +37,18 @@ WRITE_BUFFER_HIGH_BYTES = 1 << 20
 
 
 class Slot:
-    """The place of one answer in the order of the requests."""
+    """The place of one answer in the order of the requests.
 
-    __slots__ = ("chunks", "correlation_id", "version")
+    With `is_last` no further request is taken up before this one is answered: answers to Fetch
+    are large, and many at a time would take memory before the client can take them.
+    """
 
-    def __init__(self, version: int, correlation_id: int) -> None:
+    __slots__ = ("chunks", "correlation_id", "is_last", "version")
+
+    def __init__(self, version: int, correlation_id: int, *, is_last: bool) -> None:
         self.version = version
         self.correlation_id = correlation_id
+        self.is_last = is_last
         self.chunks: list[Buffer] | None = None
 
 
@@ -56,14 +62,14 @@ class Connection(asyncio.BufferedProtocol):
         self._buffer = bytearray(RECEIVE_BYTES)
         self._start = 0
         self._end = 0
-        self._large: bytearray | None = None
-        self._large_filled = 0
+        self._large: LargeRequest | None = None
         self._slots: deque[Slot] = deque()
         self._tasks: set[asyncio.Task[Message]] = set()
         self._is_writing_paused = False
         self._is_reading_paused = False
         self._waits_for_memory = False
         self._waits_for_sync = False
+        self._is_rejected = False
         self._is_closing = False
         self.active_ms = node.now_ms()
 
@@ -81,7 +87,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def get_buffer(self, sizehint: int) -> memoryview:
         if self._large is not None:
-            return memoryview(self._large)[self._large_filled :]
+            return self._large.room()
         if self._end == len(self._buffer):
             # A part of a frame at the very end: move it to the front. `_take_frames` has made
             # sure that the whole frame fits.
@@ -95,11 +101,11 @@ class Connection(asyncio.BufferedProtocol):
         if self._large is None:
             self._end += count
         else:
-            self._large_filled += count
-            if self._large_filled < len(self._large):
+            self._large.note_received(count)
+            if not self._large.is_whole:
                 return
-            frame, self._large = self._large, None
-            self._node.request_memory.give_back(len(frame))
+            frame = self._large.content
+            self._drop_large()
             self._handle(frame)
         self._take_frames()
 
@@ -126,12 +132,12 @@ class Connection(asyncio.BufferedProtocol):
     def _take_frames(self) -> None:
         """Handle every whole frame in the buffer, as long as there is room for its answer."""
         while not self._is_closing and self._large is None:
-            if self._must_wait:
-                self._pause()
-                return
             available = self._end - self._start
             if available < SIZE_BYTES:
                 break
+            if self._must_wait:
+                self._pause()
+                return
             start = self._start + SIZE_BYTES
             size = int.from_bytes(self._buffer[self._start : start], "big")
             if size > self._node.config.frame_bytes_max:  # a negative int32 reads as > 2 GiB
@@ -153,10 +159,7 @@ class Connection(asyncio.BufferedProtocol):
             self._node.request_memory.when_free(self._memory_is_free)
             self._pause()
             return
-        self._large = bytearray(size)
-        received = self._end - self._start - SIZE_BYTES
-        self._large[:received] = self._buffer[self._start + SIZE_BYTES : self._end]
-        self._large_filled = received
+        self._large = LargeRequest(size, self._buffer[self._start + SIZE_BYTES : self._end])
         self._start = self._end = 0
 
     def _memory_is_free(self) -> None:
@@ -165,8 +168,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def _drop_large(self) -> None:
         if self._large is not None:
-            self._node.request_memory.give_back(len(self._large))
-            self._large = None
+            size, self._large = self._large.size, None
+            self._node.request_memory.give_back(size)
 
     @property
     def is_in_frame(self) -> bool:
@@ -177,6 +180,11 @@ class Connection(asyncio.BufferedProtocol):
     def has_open_requests(self) -> bool:
         return bool(self._slots)
 
+    @property
+    def waits_for_us(self) -> bool:
+        """Whether it is our doing that nothing more is read."""
+        return self._waits_for_memory or self._waits_for_sync
+
     # --- when to read -------------------------------------------------------------------------
 
     @property
@@ -185,7 +193,9 @@ class Connection(asyncio.BufferedProtocol):
             self._is_writing_paused
             or self._waits_for_sync
             or self._waits_for_memory
+            or self._is_rejected
             or len(self._slots) >= self._node.config.requests_in_flight_max
+            or (bool(self._slots) and self._slots[-1].is_last)
         )
 
     def _pause(self) -> None:
@@ -197,6 +207,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._is_closing or not self._is_reading_paused or self._must_wait:
             return
         self._is_reading_paused = False
+        self.active_ms = self._node.now_ms()  # the client could not show a sign of life
         if self._transport is not None:
             self._transport.resume_reading()
         self._take_frames()
@@ -259,7 +270,8 @@ class Connection(asyncio.BufferedProtocol):
             self._wait_for_sync()
 
     def _new_slot(self, header: RequestHeader) -> Slot:
-        slot = Slot(header.api_version, header.correlation_id)
+        is_last = header.api_key == ApiKey.FETCH
+        slot = Slot(header.api_version, header.correlation_id, is_last=is_last)
         self._slots.append(slot)
         return slot
 
@@ -290,7 +302,9 @@ class Connection(asyncio.BufferedProtocol):
             return
         while self._slots and self._slots[0].chunks is not None:
             self._write(self._slots.popleft().chunks or [])
-        if self._is_reading_paused:
+        if self._is_rejected and not self._slots:
+            self.close()
+        elif self._is_reading_paused:
             self._resume()
 
     def _write(self, chunks: list[Buffer]) -> None:
@@ -312,8 +326,13 @@ class Connection(asyncio.BufferedProtocol):
     # --- the end ------------------------------------------------------------------------------
 
     def _reject(self, reason: str) -> None:
+        """Take no more requests, and close when those that came before are answered."""
         logger.warning("connection %s closed: %s", self.peer, reason)
-        self.close()
+        self._is_rejected = True
+        if self._slots:
+            self._pause()
+        else:
+            self.close()
 
     def close(self) -> None:
         self._is_closing = True

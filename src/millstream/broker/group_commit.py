@@ -136,17 +136,18 @@ class GroupCommit:
 
     def _run(self) -> None:
         while (item := self._jobs.get()) is not None:
-            partition, job, size_bytes = item
-            started = time.perf_counter()
-            error: MillstreamError | None = None
-            try:
-                job.run()
-            except MillstreamError as failure:
-                error = failure
-            seconds = time.perf_counter() - started
-            self._loop.call_soon_threadsafe(
-                self._finish, partition, job, size_bytes, error, seconds
-            )
+            self._sync(*item)
+            del item  # a thread that waits must not keep the files of a deleted topic open
+
+    def _sync(self, partition: ServedPartition, job: SyncJob, size_bytes: int) -> None:
+        started = time.perf_counter()
+        error: MillstreamError | None = None
+        try:
+            job.run()
+        except MillstreamError as failure:
+            error = failure
+        seconds = time.perf_counter() - started
+        self._loop.call_soon_threadsafe(self._finish, partition, job, size_bytes, error, seconds)
 
     def _finish(
         self,

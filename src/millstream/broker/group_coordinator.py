@@ -119,8 +119,8 @@ class GroupCoordinator:
         self._set_timer(group)
 
     def _store(self, group: CoordinatedGroup, metadata: GroupMetadata) -> None:
-        change = (group_key(group.members.group_id), group_value(metadata))
         try:
+            change = (group_key(group.members.group_id), group_value(metadata))
             stored = self._state.put([change], now_ms=self._wall_ms())
         except MillstreamError as error:
             if group.last_store is None:
@@ -222,8 +222,9 @@ class GroupCoordinator:
         """Drop offsets past their retention, and groups of which nothing is left."""
         expired = [(group, where) for group in self for where in self._expired(group)]
         await self.delete_offsets(expired)
-        for group in [group for group in self if group.is_removable]:
-            await self.delete(group)
+        for group in tuple(self):
+            if group.is_removable:
+                await self.delete(group)
 
     def _expired(self, group: CoordinatedGroup) -> list[TopicPartition]:
         if self._offsets_retention_ms < 0:

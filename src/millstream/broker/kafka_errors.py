@@ -49,6 +49,9 @@ KAFKA_ERROR_CODES: Mapping[type[MillstreamError], ErrorCode] = {
     DiskFailed: ErrorCode.KAFKA_STORAGE_ERROR,
     Unwritable: ErrorCode.KAFKA_STORAGE_ERROR,
 }
+# A string of an answer has at most 32 KiB; what is longer than this helps nobody.
+MESSAGE_LENGTH_MAX = 1_000
+
 # For an error that has no line of its own: what its family means to a client.
 FAMILY_CODES: Mapping[type[MillstreamError], ErrorCode] = {
     Retryable: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -73,3 +76,9 @@ def error_code(error: MillstreamError) -> ErrorCode:
         if isinstance(error, family):
             return family_code
     return ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def error_message(error: MillstreamError) -> str:
+    """What it says. A client's own words in it may be longer than an answer can carry."""
+    text = str(error)
+    return text if len(text) <= MESSAGE_LENGTH_MAX else f"{text[:MESSAGE_LENGTH_MAX]}..."

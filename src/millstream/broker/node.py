@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from millstream.base.clock import Clock
 from millstream.broker.config import BrokerConfig
+from millstream.broker.durable_state import DurableState
 from millstream.broker.group_commit import GroupCommit
 from millstream.broker.producer_ids import ProducerIds
 from millstream.broker.request_memory import RequestMemory
@@ -29,6 +30,7 @@ class Node:
     config: BrokerConfig
     directory: LogDirectory
     commit: GroupCommit
+    metadata: DurableState
     topics: Topics
     groups: GroupCoordinator
     producer_ids: ProducerIds

@@ -53,6 +53,41 @@ class CannotListen(Rejected):
         self.host, self.port, self.reason = host, port, reason
 
 
+def open_node(
+    directory: LogDirectory, commit: GroupCommit, config: BrokerConfig, *, now_ms: Clock
+) -> Node:
+    """Everything that handlers work with, as the directory has it."""
+
+    def internal(name: str) -> DurableState:
+        topic_id = INTERNAL_TOPIC_IDS[name]
+        return DurableState(directory, (name, 0), commit, topic_id=topic_id, now_ms=now_ms())
+
+    metadata = internal(METADATA_TOPIC)
+    topics = Topics(directory, metadata, config, now_ms=now_ms)
+    groups = GroupCoordinator(
+        internal(OFFSETS_TOPIC),
+        limits=GroupLimits(initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms),
+        offsets_retention_ms=config.offsets_retention_ms,
+        now_ms=now_ms,
+    )
+    topics.show_internal(OFFSETS_TOPIC, groups.partition)
+    topics.when_deleted = groups.forget_topic
+    directory.keep_reserve()
+    return Node(
+        config=config,
+        directory=directory,
+        commit=commit,
+        metadata=metadata,
+        topics=topics,
+        groups=groups,
+        producer_ids=ProducerIds(metadata, now_ms=now_ms),
+        request_memory=RequestMemory(config.request_bytes_max),
+        read_threads=ThreadPoolExecutor(READ_THREADS, thread_name_prefix="read"),
+        now_ms=now_ms,
+        api_versions=offered_versions,
+    )
+
+
 class BrokerServer:
     """One running broker. `start`, then `stop`; both on the loop that owns it."""
 
@@ -80,7 +115,7 @@ class BrokerServer:
             unsynced_bytes_max=self._config.unsynced_bytes_max,
         )
         try:
-            self.node = self._make_node(directory, commit)
+            self.node = open_node(directory, commit, self._config, now_ms=self._now_ms)
             await self.node.topics.finish_deletions()
             await self._listen()
         except BaseException:
@@ -88,43 +123,6 @@ class BrokerServer:
             directory.close(now_ms=self._now_ms())
             raise
         self._start_chores(self.node)
-
-    def _make_node(self, directory: LogDirectory, commit: GroupCommit) -> Node:
-        config = self._config
-
-        def internal(name: str) -> DurableState:
-            return DurableState(
-                directory,
-                (name, 0),
-                commit,
-                topic_id=INTERNAL_TOPIC_IDS[name],
-                now_ms=self._now_ms(),
-            )
-
-        metadata = internal(METADATA_TOPIC)
-        topics = Topics(directory, metadata, config, now_ms=self._now_ms)
-        groups = GroupCoordinator(
-            internal(OFFSETS_TOPIC),
-            limits=GroupLimits(initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms),
-            offsets_retention_ms=config.offsets_retention_ms,
-            now_ms=self._now_ms,
-        )
-        topics.show_internal(OFFSETS_TOPIC, groups.partition)
-        topics.when_deleted = groups.forget_topic
-        self._metadata = metadata
-        directory.keep_reserve()
-        return Node(
-            config=config,
-            directory=directory,
-            commit=commit,
-            topics=topics,
-            groups=groups,
-            producer_ids=ProducerIds(metadata, now_ms=self._now_ms),
-            request_memory=RequestMemory(config.request_bytes_max),
-            read_threads=ThreadPoolExecutor(READ_THREADS, thread_name_prefix="read"),
-            now_ms=self._now_ms,
-            api_versions=offered_versions,
-        )
 
     async def _listen(self) -> None:
         node = self.node
@@ -158,10 +156,10 @@ class BrokerServer:
             self._apply_retention(node)
 
         async def connections() -> None:
-            self._close_idle(node)
+            self.close_idle(node, now_ms=self._now_ms())
 
         async def state() -> None:
-            self._metadata.rewrite_if_worth_it(now_ms=self._now_ms())
+            node.metadata.rewrite_if_worth_it(now_ms=self._now_ms())
             node.groups.rewrite_if_worth_it()
             await node.groups.expire()
 
@@ -202,17 +200,22 @@ class BrokerServer:
                     partition.log.producers.expire(before_ms=now_ms - PRODUCER_EXPIRY_MS)
                 partition.settle()
 
-    def _close_idle(self, node: Node) -> None:
-        now_ms = self._now_ms()
+    def close_idle(self, node: Node, *, now_ms: int) -> None:
+        """Close connections from which nothing came for too long, unless we made them wait."""
         for connection in tuple(node.connections):
-            quiet_ms = now_ms - connection.active_ms
-            if connection.has_open_requests:
+            if connection.has_open_requests or connection.waits_for_us:
                 continue
-            if quiet_ms > IDLE_MS_MAX or (connection.is_in_frame and quiet_ms > STALLED_MS_MAX):
-                logger.info(
-                    "connection %s closed: idle for %d s", connection.peer, quiet_ms // 1000
-                )
-                connection.close()
+            quiet_ms = now_ms - connection.active_ms
+            if connection.is_in_frame and quiet_ms > STALLED_MS_MAX:
+                reason = "silent in the middle of a request"
+            elif quiet_ms > IDLE_MS_MAX:
+                reason = "idle"
+            else:
+                continue
+            logger.warning(
+                "connection %s closed: %s for %d s", connection.peer, reason, quiet_ms // 1000
+            )
+            connection.close()
 
     # --- stop ---------------------------------------------------------------------------------
 

@@ -273,8 +273,9 @@ class Topics:
             opened = self._open_partitions(topic, before, partition_count)
             await self._put(topic.name, topic.to_json(partition_count=partition_count))
         except MillstreamError:
-            with contextlib.suppress(MillstreamError):  # what stays is empty, and no topic's
-                self._discard(topic.name, before, partition_count)
+            for number in range(before, partition_count):
+                with contextlib.suppress(MillstreamError):  # what stays is empty, and no topic's
+                    self._discard(topic.name, number, number + 1)
             raise
         topic.partitions += opened
 
@@ -436,11 +437,18 @@ class Topics:
         except (ValueError, KeyError, TypeError) as error:
             raise UnreadableRecord(topic=name, reason=f"{error!r}") from error
         if content.get("deleting"):
-            self._discard(name, 0, count)
-            self._unfinished.append(name)
+            self._go_on_deleting(name, count)
         else:
             topic.partitions += self._open_partitions(topic, 0, count)
             self._show(topic)
+
+    def _go_on_deleting(self, name: str, partition_count: int) -> None:
+        try:
+            self._discard(name, 0, partition_count)
+        except MillstreamError as error:  # no reason not to serve the other topics
+            logger.error("topic %s: its deletion goes on at the next start: %s", name, error)
+        else:
+            self._unfinished.append(name)
 
     def _warn_of_strays(self) -> None:
         """Directories that no record names: leftovers of a creation, or somebody else's."""

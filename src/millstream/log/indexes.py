@@ -6,10 +6,13 @@ stay on disk and are read entry by entry (18 small reads in a full segment), so 
 history costs no memory. Both can always be rebuilt from the segment.
 """
 
+import copy
 import struct
-from typing import NamedTuple
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple, Self
 
-from millstream.base.disk import Bytes, DiskFile
+from millstream.base.disk import DiskFile
 
 # One entry of `.index`, big-endian, sorted by offset:
 #
@@ -24,7 +27,12 @@ OFFSET_ENTRY = struct.Struct(">II")
 TIME_ENTRY = struct.Struct(">qI")
 
 
+NO_TIMESTAMP = -1
+
+
 class TimeMark(NamedTuple):
+    """The batch whose last record has this offset brought this timestamp, the largest so far."""
+
     timestamp: int
     offset: int
 
@@ -38,8 +46,13 @@ class EntryTable:
         self._growing = bytearray(file.read(0, file.size)) if is_growing else None
 
     def __len__(self) -> int:
-        size = self._file.size if self._growing is None else len(self._growing)
+        growing = self._growing  # once: another thread may freeze it meanwhile
+        size = self._file.size if growing is None else len(growing)
         return size // self._entry.size
+
+    @property
+    def path(self) -> Path:
+        return self._file.path
 
     @property
     def size_bytes(self) -> int:
@@ -50,13 +63,12 @@ class EntryTable:
         return self._file.size % self._entry.size == 0
 
     def __getitem__(self, number: int) -> tuple[int, int]:
+        growing = self._growing
         at = number * self._entry.size
-        data: Bytes
-        if self._growing is None:
-            data, at = self._file.read(at, self._entry.size), 0
+        if growing is None:
+            first, second = self._entry.unpack(self._file.read(at, self._entry.size))
         else:
-            data = self._growing
-        first, second = self._entry.unpack_from(data, at)
+            first, second = self._entry.unpack_from(growing, at)
         return first, second
 
     def append(self, first: int, second: int) -> None:
@@ -74,14 +86,24 @@ class EntryTable:
                 high = middle
         return low - 1
 
+    @property
+    def is_on_disk(self) -> bool:
+        return self._growing is None
+
     def clear(self) -> None:
         self._growing = bytearray()
 
+    def emptied(self) -> Self:
+        """Another table for the same file that starts anew."""
+        other = copy.copy(self)
+        other.clear()
+        return other
+
     def save(self) -> None:
         """Write what grew in memory to the file and sync it."""
-        assert self._growing is not None, "a closed index is already saved"
-        self._file.overwrite(self._growing)
-        self._file.sync()
+        if self._growing is not None:
+            self._file.overwrite(self._growing)
+            self._file.sync()
 
     def freeze(self) -> None:
         """From now on read entries from the file; `save` came before."""
@@ -91,21 +113,36 @@ class EntryTable:
         self._file.close()
 
 
+class OffsetMark(NamedTuple):
+    """A batch whose last record has this offset starts at this position of the segment."""
+
+    offset: int
+    position: int
+
+
 class OffsetIndex(EntryTable):
     def __init__(self, file: DiskFile, base_offset: int, *, is_growing: bool) -> None:
         super().__init__(OFFSET_ENTRY, file, is_growing=is_growing)
         self._base_offset = base_offset
 
-    def add(self, last_offset: int, position: int) -> None:
-        self.append(last_offset - self._base_offset, position)
+    def add(self, mark: OffsetMark) -> None:
+        self.append(mark.offset - self._base_offset, mark.position)
 
-    def position_for(self, offset: int) -> int:
-        """Where to start reading for `offset`: a batch at or before the one that holds it."""
+    def mark(self, number: int) -> OffsetMark:
+        relative, position = self[number]
+        return OffsetMark(relative + self._base_offset, position)
+
+    def mark_for(self, offset: int) -> OffsetMark | None:
+        """The last mark at or before `offset`; None if the search starts at the first batch."""
         number = self.last_at_most(offset - self._base_offset)
-        return self[number][1] if number >= 0 else 0
+        return self.mark(number) if number >= 0 else None
 
-    def position_after(self, position: int) -> int | None:
-        """The next indexed batch behind `position`: where reading can go on after damage."""
+    @property
+    def last(self) -> OffsetMark | None:
+        return self.mark(len(self) - 1) if len(self) else None
+
+    def marks_behind(self, position: int) -> Iterator[OffsetMark]:
+        """The marks of batches behind `position`, nearest first."""
         low, high = 0, len(self)
         while low < high:
             middle = (low + high) // 2
@@ -113,29 +150,36 @@ class OffsetIndex(EntryTable):
                 low = middle + 1
             else:
                 high = middle
-        return self[low][1] if low < len(self) else None
+        return map(self.mark, range(low, len(self)))
 
 
 class TimeIndex(EntryTable):
     def __init__(self, file: DiskFile, base_offset: int, *, is_growing: bool) -> None:
         super().__init__(TIME_ENTRY, file, is_growing=is_growing)
         self._base_offset = base_offset
+        self._last_timestamp = self.last.timestamp if is_growing else NO_TIMESTAMP
 
     def add(self, mark: TimeMark) -> None:
         """Add an entry, unless its timestamp is no larger than the last one's."""
-        if mark.timestamp > self.last.timestamp:
+        if mark.timestamp > self._last_timestamp:
+            self._last_timestamp = mark.timestamp
             self.append(mark.timestamp, mark.offset - self._base_offset)
+
+    def clear(self) -> None:
+        super().clear()
+        self._last_timestamp = NO_TIMESTAMP
+
+    def mark(self, number: int) -> TimeMark:
+        timestamp, relative = self[number]
+        return TimeMark(timestamp, relative + self._base_offset)
 
     @property
     def last(self) -> TimeMark:
-        if len(self) == 0:
-            return TimeMark(-1, self._base_offset)
-        timestamp, relative = self[len(self) - 1]
-        return TimeMark(timestamp, relative + self._base_offset)
+        return self.mark(len(self) - 1) if len(self) else TimeMark(NO_TIMESTAMP, self._base_offset)
 
-    def offset_for(self, timestamp: int) -> int:
-        """An offset at or before the first record with a timestamp >= `timestamp`."""
+    def mark_for(self, timestamp: int) -> TimeMark | None:
+        """The last mark before `timestamp`; None if the search starts at the first batch."""
         # The entry says: everything up to its offset is at most this old. Strictly older than
         # the target, the search can start there; an equal one may not be the first.
         number = self.last_at_most(timestamp - 1)
-        return self[number][1] + self._base_offset if number >= 0 else self._base_offset
+        return self.mark(number) if number >= 0 else None

@@ -4,9 +4,11 @@ Each start of the broker is a new epoch. A client that remembers the epoch of it
 ask where that epoch ended, and so notices records that a power cut took back. Pure.
 """
 
+import itertools
 from dataclasses import dataclass, field
 
 from millstream.base.errors import Corrupt
+from millstream.log.config import INT64_MAX
 
 # The file `leader-epoch-checkpoint`, text, in Kafka's format: a version line "0", a line with the
 # number of entries, then "epoch start_offset" per line, both strictly increasing.
@@ -21,7 +23,7 @@ class LeaderEpochs:
 
     def begin(self, epoch: int, start_offset: int) -> bool:
         """Note that `epoch` writes from `start_offset` on; True if that is news."""
-        if self.entries and self.entries[-1][0] >= epoch:
+        if self.last >= epoch:
             return False
         self.truncate_to(start_offset)
         self.entries.append((epoch, start_offset))
@@ -44,10 +46,20 @@ class LeaderEpochs:
 
     def at(self, offset: int) -> int:
         """The epoch that wrote `offset`; -1 if unknown."""
+        return self.run_at(offset)[0]
+
+    def run_at(self, offset: int) -> tuple[int, int]:
+        """The epoch that wrote `offset` (-1 if unknown), and the offset where it ended."""
+        end_offset = INT64_MAX
         for epoch, start_offset in reversed(self.entries):
             if start_offset <= offset:
-                return epoch
-        return -1
+                return epoch, end_offset
+            end_offset = start_offset
+        return -1, end_offset
+
+    @property
+    def last(self) -> int:
+        return self.entries[-1][0] if self.entries else -1
 
     def to_text(self) -> str:
         lines = [VERSION, str(len(self.entries))]
@@ -57,10 +69,17 @@ class LeaderEpochs:
     @classmethod
     def from_text(cls, text: str) -> "LeaderEpochs":
         try:
-            version, count, *rows = text.split("\n")[:-1]
+            _version, _count, *rows = text.split("\n")[:-1]
             entries = [(int(epoch), int(start)) for epoch, start in (row.split() for row in rows)]
         except ValueError as error:
-            raise Corrupt(f"leader-epoch-checkpoint: cannot be read ({error})") from error
-        if version != VERSION or int(count) != len(entries):
-            raise Corrupt(f"leader-epoch-checkpoint: version {version}, {count} entries")
-        return cls(entries)
+            raise Corrupt(f"not a list of leader epochs ({error})") from error
+        epochs = cls(entries)
+        # Written back it must be the same: that covers the version, the count and odd spellings.
+        if epochs.to_text() != text or not epochs.is_increasing:
+            raise Corrupt("not a list of leader epochs in order")
+        return epochs
+
+    @property
+    def is_increasing(self) -> bool:
+        pairs = itertools.pairwise(self.entries)
+        return all(one[0] < two[0] and one[1] < two[1] for one, two in pairs)

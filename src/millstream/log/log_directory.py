@@ -5,6 +5,8 @@
     .kafka_cleanshutdown                there if the last owner closed everything
     recovery-point-offset-checkpoint    per partition: what is known to be synced
     log-start-offset-checkpoint         per partition: first offset, where records were deleted
+    *.checked                           a second copy of these, with a checksum (checked_files.py)
+    reserve                             space that is freed when the disk is full
     <topic>-<partition>/                one partition log each, in Kafka's layout
 
 One process owns a directory at a time. Each owner has a higher epoch than all before it; it is
@@ -12,7 +14,6 @@ the leader epoch of what it writes, and an owner that finds a higher one stops.
 """
 
 import base64
-import contextlib
 import json
 import logging
 import os
@@ -22,10 +23,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TypeAlias
 
-from millstream.base.disk import Disk, FileLock, RealDisk, Unwritable, read_file, replace_file
-from millstream.base.errors import Corrupt, Rejected
+from millstream.base.disk import (
+    Disk,
+    DiskFull,
+    FileLock,
+    RealDisk,
+    Unwritable,
+    replace_file,
+)
+from millstream.base.errors import Corrupt, MillstreamError, Rejected
+from millstream.log.checked_files import load_checked, save_checked
 from millstream.log.config import LogConfig
 from millstream.log.partition_log import PartitionLog
+from millstream.log.segment import LOG_SUFFIX
 
 logger = logging.getLogger(__name__)
 
@@ -36,6 +46,9 @@ CLEAN_FILE = ".kafka_cleanshutdown"
 RECOVERY_POINTS_FILE = "recovery-point-offset-checkpoint"
 START_OFFSETS_FILE = "log-start-offset-checkpoint"
 PARTITION_METADATA_FILE = "partition.metadata"
+RESERVE_FILE = "reserve"
+RESERVE_BYTES = 1 << 20
+RESERVE_MARGIN = 16  # the reserve is made only while this many times its size are free
 # A deleted partition: `<topic>-<partition>.<32 hex digits>-delete`, removed in the background.
 DELETED_DIRECTORY = re.compile(r".+-\d+\.[0-9a-f]{32}-delete")
 PARTITION_DIRECTORY = re.compile(r"(.+)-(\d+)")
@@ -76,17 +89,17 @@ class LogDirectory:
     def __init__(self, path: Path, *, disk: Disk | None = None) -> None:
         self.path = path
         self.disk = disk or RealDisk()
-        self._lock = self._take_lock(path)
-        self.cluster_id, self.epoch = self._take_over()
-        clean = path / CLEAN_FILE
-        self._was_closed_cleanly = self.disk.exists(clean)
-        if self._was_closed_cleanly:
-            self.disk.remove(clean)
-            self.disk.sync_directory(path)
-        self._start_offsets = self._load_offsets(START_OFFSETS_FILE)
-        self._synced_offsets = self._load_offsets(RECOVERY_POINTS_FILE)
         self.logs: dict[Partition, PartitionLog] = {}
-        self._remove_deleted_directories()
+        self._lock = self._take_lock(path)
+        try:
+            self.cluster_id, self.epoch = self._take_over()
+            self._was_closed_cleanly = self._take_clean_mark()
+            self._start_offsets = self._load_offsets(START_OFFSETS_FILE)
+            self._synced_offsets = self._load_offsets(RECOVERY_POINTS_FILE)
+            self._remove_deleted_directories()
+        except BaseException:
+            self._lock.release()
+            raise
 
     # --- ownership ----------------------------------------------------------------------------
 
@@ -112,23 +125,30 @@ class LogDirectory:
         return cluster_id, epoch
 
     def _read_meta(self) -> dict[str, object]:
-        content = read_file(self.disk, self.path / META_FILE)
+        content = load_checked(self.disk, self.path / META_FILE)
         if content is None:
             return {}
         try:
             meta = json.loads(content)
             version = int(meta["format"])
         except (ValueError, KeyError, TypeError) as error:
-            self._lock.release()
             raise Corrupt(f"{self.path / META_FILE}: cannot be read ({error})") from error
         if version > FORMAT_VERSION:
-            self._lock.release()
             raise FormatTooNew(path=self.path, found=version)
         return dict(meta)
 
     def _write_meta(self, cluster_id: str, epoch: int) -> None:
         meta = {"format": FORMAT_VERSION, "cluster_id": cluster_id, "epoch": epoch}
-        replace_file(self.disk, self.path / META_FILE, json.dumps(meta, indent=1).encode())
+        save_checked(self.disk, self.path / META_FILE, json.dumps(meta, indent=1).encode())
+
+    def _take_clean_mark(self) -> bool:
+        """Whether the last owner closed everything; said once, then the mark is gone."""
+        clean = self.path / CLEAN_FILE
+        if not self.disk.exists(clean):
+            return False
+        self.disk.remove(clean)
+        self.disk.sync_directory(self.path)
+        return True
 
     def check_ownership(self) -> None:
         """Raise OwnershipLost if another process has taken the directory over."""
@@ -182,23 +202,45 @@ class LogDirectory:
         log = self.logs[partition]
         if before_offset > log.start_offset:
             if before_offset <= log.high_watermark:
+                if before_offset > log.synced_offset:  # a power cut must not leave start > end
+                    log.sync(now_ms=log.synced_at_ms)
                 self._start_offsets[partition] = before_offset
                 self._save_offsets(START_OFFSETS_FILE, self._start_offsets)
             log.advance_start(before_offset)
 
-    def delete_partition(self, partition: Partition, *, now_ms: int) -> None:
-        """Remove a partition: first its name, so that a crash cannot bring half of it back."""
-        log = self.logs.pop(partition, None)
-        if log is not None:
-            log.close(now_ms=now_ms)
+    def delete_partition(self, partition: Partition) -> None:
+        """Remove a partition: first its name, so that a crash cannot bring half of it back.
+
+        Its files are not closed here: a thread may still read one. The last reader closes it.
+        """
+        self.logs.pop(partition, None)
         directory = self.directory_of(partition)
-        for offsets in (self._start_offsets, self._synced_offsets):
-            offsets.pop(partition, None)
         if self.disk.exists(directory):
             doomed = directory.with_name(f"{directory.name}.{uuid.uuid4().hex}-delete")
             self.disk.rename(directory, doomed)
             self.disk.sync_directory(self.path)
+            self._forget_offsets(partition)
             self._remove_directory(doomed)
+
+    def _forget_offsets(self, partition: Partition) -> None:
+        """A new partition of the same name must not start with the old one's offsets."""
+        if self._start_offsets.pop(partition, None) is not None:
+            self._save_offsets(START_OFFSETS_FILE, self._start_offsets)
+        if self._synced_offsets.pop(partition, None) is not None:
+            self._save_offsets(RECOVERY_POINTS_FILE, self._synced_offsets)
+
+    def remove_if_empty(self, partition: Partition) -> bool:
+        """Remove the directory of a partition that was never opened, if it holds no record."""
+        directory = self.directory_of(partition)
+        for name in self.disk.names(directory):
+            if name.endswith(LOG_SUFFIX):
+                file = self.disk.open(directory / name)
+                is_empty = file.size == 0
+                file.close()
+                if not is_empty:
+                    return False
+        self._remove_directory(directory)
+        return True
 
     def _remove_deleted_directories(self) -> None:
         for name in self.disk.names(self.path):
@@ -210,38 +252,72 @@ class LogDirectory:
             self.disk.remove(directory / name)
         self.disk.remove_directory(directory)
 
+    # --- a reserve for a full disk -------------------------------------------------------------
+
+    def keep_reserve(self) -> None:
+        """Hold some space, so that deleting, which writes a little, works on a full disk too."""
+        path = self.path / RESERVE_FILE
+        if (
+            self.disk.exists(path)
+            or self.disk.free_bytes(self.path) < RESERVE_MARGIN * RESERVE_BYTES
+        ):
+            return
+        file = self.disk.open(path)
+        try:
+            file.append([bytes(RESERVE_BYTES)])
+            file.sync()
+        except DiskFull:
+            self.disk.remove(path)
+        finally:
+            file.close()
+
+    def release_reserve(self) -> None:
+        path = self.path / RESERVE_FILE
+        if self.disk.exists(path):
+            self.disk.remove(path)
+
     # --- checkpoints --------------------------------------------------------------------------
 
     def save_recovery_points(self) -> None:
         """Note what is synced, so that recovery can tell damage from an unfinished write."""
-        synced = {partition: log.synced_offset for partition, log in self.logs.items()}
+        opened = {partition: log.synced_offset for partition, log in self.logs.items()}
+        synced = {**self._synced_offsets, **opened}
         if synced != self._synced_offsets:
             self._synced_offsets = synced
             self._save_offsets(RECOVERY_POINTS_FILE, synced)
 
     def _load_offsets(self, name: str) -> dict[Partition, int]:
-        content = read_file(self.disk, self.path / name)
+        content = load_checked(self.disk, self.path / name)
         try:
-            return offsets_from_text((content or b"").decode())
+            offsets = offsets_from_text((content or b"").decode())
         except (Corrupt, UnicodeDecodeError) as error:
             logger.error("%s: not used: %s", self.path / name, error)
             return {}
+        there = set(self.partitions_on_disk())  # a crash may have come before `_forget_offsets`
+        return {partition: offset for partition, offset in offsets.items() if partition in there}
 
     def _save_offsets(self, name: str, offsets: Mapping[Partition, int]) -> None:
-        replace_file(self.disk, self.path / name, offsets_to_text(offsets).encode())
+        save_checked(self.disk, self.path / name, offsets_to_text(offsets).encode())
 
     # --- close --------------------------------------------------------------------------------
 
     def close(self, *, now_ms: int) -> bool:
         """Close every log; True if all are complete on disk: the next start can trust them."""
         closed = [log.close(now_ms=now_ms) for log in self.logs.values()]
-        is_clean = all(closed)
-        if is_clean:
-            with contextlib.suppress(OSError):
+        is_clean = all(closed) and set(self.partitions_on_disk()) <= self.logs.keys()
+        try:
+            if is_clean:
                 self.save_recovery_points()
                 replace_file(self.disk, self.path / CLEAN_FILE, b'{"version":0}\n')
+        except MillstreamError as error:
+            logger.error("%s: could not be closed cleanly: %s", self.path, error)
+            is_clean = False
         self._lock.release()
         return is_clean
+
+    def abandon(self) -> None:
+        """Let go of the directory and write nothing: it belongs to another owner, or is broken."""
+        self._lock.release()
 
 
 # A checkpoint file, text, in Kafka's format: a version line "0", a line with the number of
@@ -258,15 +334,16 @@ def offsets_from_text(text: str) -> dict[Partition, int]:
     if not text:
         return {}
     try:
-        version, count, *rows = text.split("\n")[:-1]
+        _version, _count, *rows = text.split("\n")[:-1]
         offsets = {
             (topic, int(number)): int(offset)
             for topic, number, offset in (row.split(" ") for row in rows)
         }
     except ValueError as error:
-        raise Corrupt(f"checkpoint cannot be read ({error})") from error
-    if version != CHECKPOINT_VERSION or int(count) != len(offsets):
-        raise Corrupt(f"checkpoint of version {version} with {count} entries, {len(offsets)} read")
+        raise Corrupt(f"not a list of offsets ({error})") from error
+    # Written back it must be the same, but for the order of the rows: Kafka does not sort them.
+    if sorted(offsets_to_text(offsets).split("\n")) != sorted(text.split("\n")):
+        raise Corrupt("not a list of offsets, or not in this version")
     return offsets
 
 

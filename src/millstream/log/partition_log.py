@@ -5,16 +5,19 @@ the high watermark are visible; without `relaxed` settings those are the synced 
 runs threads nor waits: a caller takes a `SyncJob`, runs it wherever it likes, and hands it back.
 """
 
-import bisect
 import contextlib
 import logging
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from millstream.base.disk import Disk, DiskFailed, DiskFile, DiskFull
 from millstream.base.errors import MillstreamError, Rejected, Retryable
 from millstream.base.offsets import OffsetRange
 from millstream.log.config import LogConfig
+from millstream.log.indexes import TimeMark
+from millstream.log.leader_epochs import LeaderEpochs
 from millstream.log.record_batch import (
     NO_TIMESTAMP,
     BatchHeader,
@@ -28,6 +31,8 @@ from millstream.log.recovery import open_log, save_epochs
 from millstream.log.retention import expired_count
 from millstream.log.segment import SEGMENT_SUFFIXES, Segment, open_segment, segment_name
 from millstream.log.snapshots import SNAPSHOT_SUFFIX, SnapshotFiles
+from millstream.log.time_search import TimedOffset as TimedOffset
+from millstream.log.time_search import first_at_or_after, newest, segment_number
 
 logger = logging.getLogger(__name__)
 
@@ -66,8 +71,7 @@ class LogReadOnly(Retryable):
         self.partition, self.cause = partition, cause
 
 
-@dataclass(frozen=True, slots=True)
-class Appended:
+class Appended(NamedTuple):
     """Where a batch stands: offsets [base_offset, end_offset). Durable once synced past the end."""
 
     base_offset: int
@@ -85,21 +89,18 @@ class SyncJob:
     file: DiskFile
     end_offset: int
     end_position: int
+    largest: TimeMark
 
     def run(self) -> None:
         self.file.sync()
 
 
-@dataclass(frozen=True, slots=True)
-class TimedOffset:
-    offset: int
-    timestamp_ms: int
-
-
 class PartitionLog:
     """Offsets [start_offset, end_offset), of which those below high_watermark are visible.
 
-    One thread owns it. The segments are contiguous; only the last one grows.
+    One thread owns it; others may call `read`, nothing else, at any time. The segments are
+    contiguous; only the last one grows. Their list is replaced, never changed, so that a reader
+    keeps the one it started with.
     """
 
     def __init__(
@@ -117,12 +118,11 @@ class PartitionLog:
         self.name = directory.name
         self.directory = directory
         self.config = config
-        self.leader_epoch = leader_epoch
         self.failure: LogReadOnly | None = None
         self._disk = disk
         self._sync_in_flight = False
         self._unsynced_messages = 0
-        self._synced_at_ms = now_ms
+        self.synced_at_ms = now_ms
         self._snapshots = SnapshotFiles(disk, directory)
         opened = open_log(
             disk,
@@ -136,12 +136,12 @@ class PartitionLog:
         )
         self.producers = opened.producers
         self.epochs = opened.epochs
+        # Epochs never go back, even if the directory's own count was lost.
+        self.leader_epoch = max(leader_epoch, self.epochs.last)
         self._segments = opened.segments
-        # The last segment takes no more appends: the next one rolls first.
-        self._is_sealed = opened.is_sealed
+        self._active.show_all()
         self.start_offset = max(start_offset, self._segments[0].base_offset)
         self.synced_offset = self.high_watermark = self.end_offset
-        self._visible_position = self._active.size_bytes
 
     # --- facts --------------------------------------------------------------------------------
 
@@ -194,27 +194,33 @@ class PartitionLog:
         size_bytes = len(batch)
         if self._must_roll(size_bytes, header, now_ms):
             self.roll(now_ms=now_ms)
-        base_offset = self._active.end_offset
-        if self.epochs.begin(self.leader_epoch, base_offset):
-            save_epochs(self._disk, self.directory, self.epochs)
-        write_offset(batch, base_offset=base_offset, leader_epoch=self.leader_epoch)
-        header = header._replace(base_offset=base_offset, leader_epoch=self.leader_epoch)
-        self._write(batch, header)
-        self.producers.note(header)
-        self._unsynced_messages += header.record_count
-        if not self.config.syncs_before_ack:
-            self._show(self._active)
-        append_time_ms = header.max_timestamp if header.is_log_append_time else NO_TIMESTAMP
-        return Appended(
-            base_offset, header.last_offset + 1, append_time_ms, size_bytes, is_duplicate=False
-        )
-
-    def _write(self, batch: memoryview, header: BatchHeader) -> None:
+        active, epoch = self._segments[-1], self.leader_epoch
+        base_offset = active.end_offset
+        if self.epochs.last < epoch:
+            self._begin_epoch(base_offset)
+        header = write_offset(batch, header, base_offset=base_offset, leader_epoch=epoch)
         try:
-            self._active.append(batch, header)
+            active.append(batch, header)
         except DiskFailed as error:
             self.fail(error)
             raise self._read_only(error) from error
+        self.producers.note(header)
+        self._unsynced_messages += header.record_count
+        if not self.config.syncs_before_ack:
+            active.show_all()
+            self.high_watermark = active.end_offset
+        append_time_ms = header.max_timestamp if header.is_log_append_time else NO_TIMESTAMP
+        return Appended(
+            base_offset, active.end_offset, append_time_ms, size_bytes, is_duplicate=False
+        )
+
+    def _begin_epoch(self, base_offset: int) -> None:
+        """Make it known, durably, which epoch writes from here on: before its first record."""
+        epochs = LeaderEpochs(list(self.epochs.entries))
+        epochs.begin(self.leader_epoch, base_offset)
+        with self._read_only_if_failed():
+            save_epochs(self._disk, self.directory, epochs)
+        self.epochs.entries[:] = epochs.entries
 
     def _stamp(self, batch: memoryview, header: BatchHeader, now_ms: int) -> BatchHeader:
         if self.config.is_log_append_time:
@@ -232,43 +238,44 @@ class PartitionLog:
         return header
 
     def _must_roll(self, size_bytes: int, header: BatchHeader, now_ms: int) -> bool:
-        active = self._active
-        if self._is_sealed:
+        active, config = self._segments[-1], self.config
+        if active.is_closed:
             return True
-        if active.size_bytes == 0:
+        active_bytes = active.log.size
+        if active_bytes == 0:
             return False
         last_offset = active.end_offset + header.last_offset_delta
         return (
-            active.size_bytes + size_bytes > self.config.segment_bytes
-            or now_ms - active.created_ms >= self.config.segment_ms
+            active_bytes + size_bytes > config.segment_bytes
+            or now_ms - active.created_ms >= config.segment_ms
             or last_offset - active.base_offset > RELATIVE_OFFSET_MAX
-            or active.offsets.size_bytes >= self.config.segment_index_bytes
+            or active.offsets.size_bytes >= config.segment_index_bytes
         )
 
     def roll(self, *, now_ms: int) -> None:
-        """Close the last segment and start the next. After a failure it can be called again."""
-        try:
-            if not self._is_sealed:
+        """Close the last segment and start the next. After a failure it can be called again.
+
+        An empty one stays: its successor would have the same name.
+        """
+        if self.end_offset == self._active.base_offset:
+            return
+        with self._read_only_if_failed():
+            if not self._active.is_closed:
                 self._active.seal()
-                self._is_sealed = True
-                self._note_synced(self._active, self.end_offset)
+                self._note_synced(self.end_offset)
             self._snapshots.save(self.end_offset, self.producers)
             successor = open_segment(
                 self._disk,
                 self.directory,
                 self.end_offset,
+                epochs=self.epochs,
                 index_interval_bytes=self.config.index_interval_bytes,
                 created_ms=now_ms,
                 is_active=True,
             )
             self._disk.sync_directory(self.directory)
-        except DiskFailed as error:
-            self.fail(error)
-            raise self._read_only(error) from error
-        self._segments.append(successor)
-        self._is_sealed = False
-        self._visible_position = 0
-        self._snapshots.drop_old()
+            self._snapshots.drop_old()
+        self._segments = [*self._segments, successor]
 
     # --- sync ---------------------------------------------------------------------------------
 
@@ -278,7 +285,7 @@ class PartitionLog:
             return None
         self._sync_in_flight = True
         active = self._active
-        return SyncJob(active, active.log, active.end_offset, active.size_bytes)
+        return SyncJob(active, active.log, active.end_offset, active.size_bytes, active.largest)
 
     @property
     def has_unsynced(self) -> bool:
@@ -288,32 +295,28 @@ class PartitionLog:
         """Whether the flush settings ask for a sync now (always, if appends wait for it)."""
         return self.has_unsynced and (
             self._unsynced_messages >= self.config.flush_messages
-            or now_ms - self._synced_at_ms >= self.config.flush_ms
+            or now_ms - self.synced_at_ms >= self.config.flush_ms
         )
 
     def complete(self, job: SyncJob, *, now_ms: int) -> None:
         """The job ran: what it covered is durable, and visible from now on."""
         self._sync_in_flight = False
-        self._synced_at_ms = now_ms
+        self.synced_at_ms = now_ms
         if job.end_offset <= self.synced_offset:
             return  # a roll has synced it meanwhile
         self.synced_offset = job.end_offset
         self._unsynced_messages = self.end_offset - job.end_offset
         if job.end_offset > self.high_watermark:
+            job.segment.show(job.end_position, job.largest)
             self.high_watermark = job.end_offset
-            if job.segment is self._active:
-                self._visible_position = job.end_position
 
     def sync(self, *, now_ms: int) -> None:
         """Make everything durable now, in this thread."""
         self._sync_in_flight = False
         job = self.sync_job()
         if job is not None:
-            try:
+            with self._read_only_if_failed():
                 job.run()
-            except DiskFailed as error:
-                self.fail(error)
-                raise self._read_only(error) from error
             self.complete(job, now_ms=now_ms)
 
     def fail(self, error: MillstreamError) -> None:
@@ -326,14 +329,17 @@ class PartitionLog:
     def _read_only(self, error: MillstreamError) -> LogReadOnly:
         return LogReadOnly(partition=self.name, cause=error)
 
-    def _note_synced(self, segment: Segment, end_offset: int) -> None:
+    @contextlib.contextmanager
+    def _read_only_if_failed(self) -> Iterator[None]:
+        try:
+            yield
+        except DiskFailed as error:
+            self.fail(error)
+            raise self._read_only(error) from error
+
+    def _note_synced(self, end_offset: int) -> None:
         self.synced_offset = self.high_watermark = end_offset
         self._unsynced_messages = 0
-        self._visible_position = segment.size_bytes
-
-    def _show(self, segment: Segment) -> None:
-        self.high_watermark = segment.end_offset
-        self._visible_position = segment.size_bytes
 
     # --- read ---------------------------------------------------------------------------------
 
@@ -346,42 +352,24 @@ class PartitionLog:
             raise OffsetOutOfRange(partition=self.name, offset=offset, available=self.available)
         if offset >= self.high_watermark:
             return memoryview(b"")
-        for number in range(self._segment_number(offset), len(self._segments)):
-            segment = self._segments[number]
-            span = segment.read(
-                offset,
-                end_position=self._end_position(segment),
-                bytes_max=bytes_max,
-                must_not_block=must_not_block,
-            )
+        segments = self._segments
+        if offset < segments[0].base_offset:  # dropped just now
+            raise OffsetOutOfRange(partition=self.name, offset=offset, available=self.available)
+        for segment in segments[segment_number(segments, offset) :]:
+            span = segment.read(offset, bytes_max=bytes_max, must_not_block=must_not_block)
             if span:
                 return span
         return memoryview(b"")
 
-    def _segment_number(self, offset: int) -> int:
-        number = bisect.bisect_right(self._segments, offset, key=lambda s: s.base_offset) - 1
-        return max(0, number)
-
-    def _end_position(self, segment: Segment) -> int:
-        return self._visible_position if segment is self._active else segment.size_bytes
-
     def first_at_or_after(self, timestamp_ms: int) -> TimedOffset | None:
         """The first visible record that is at least as new as `timestamp_ms`."""
-        for segment in self._segments[self._segment_number(self.start_offset) :]:
-            if segment.largest.timestamp < timestamp_ms:
-                continue
-            end_position = self._end_position(segment)
-            for batch in segment.batches_since(timestamp_ms, end_position=end_position):
-                for record in decode_records(batch):
-                    if record.timestamp_ms >= timestamp_ms and record.offset >= self.start_offset:
-                        return TimedOffset(record.offset, record.timestamp_ms)
-        return None
+        return first_at_or_after(self._segments, timestamp_ms, start_offset=self.start_offset)
 
     def newest(self) -> TimedOffset | None:
         """The visible record with the largest timestamp (the first, if several have it)."""
-        visible = [s for s in self._segments if self._end_position(s) > 0]
-        largest = max((s.largest.timestamp for s in visible), default=NO_TIMESTAMP)
-        return self.first_at_or_after(largest) if largest >= 0 else None
+        if self.start_offset >= self.high_watermark:
+            return None
+        return newest(self._segments, start_offset=self.start_offset)
 
     # --- delete at the front ------------------------------------------------------------------
 
@@ -394,7 +382,7 @@ class PartitionLog:
             raise OffsetOutOfRange(partition=self.name, offset=offset, available=self.available)
         self.start_offset = offset
         count = sum(1 for s in self._segments[:-1] if s.end_offset <= offset)
-        self._drop_segments(count)
+        self._drop_segments(count, must_keep_order=False)
 
     def apply_retention(self, *, now_ms: int) -> int:
         """Drop segments past retention, whole ones only; returns how many went."""
@@ -405,11 +393,12 @@ class PartitionLog:
             # A full disk has no room for a new segment, but the old ones can still go.
             with contextlib.suppress(DiskFull):
                 self.roll(now_ms=now_ms)
-        visible = [s for s in self._segments if s.end_offset <= self.high_watermark]
-        count = min(expired_count(visible, self.config, now_ms=now_ms), len(self._segments) - 1)
+        # The last one stays: it may hold records that are not visible yet.
+        expired = expired_count(self._segments, self.config, now_ms=now_ms)
+        count = min(expired, len(self._segments) - 1)
         if count:
             self.start_offset = max(self.start_offset, self._segments[count].base_offset)
-            self._drop_segments(count)
+            self._drop_segments(count, must_keep_order=True)
         return count
 
     def _is_too_old(self, active: Segment, now_ms: int) -> bool:
@@ -418,17 +407,22 @@ class PartitionLog:
             or expired_count([active], self.config, now_ms=now_ms) > 0
         )
 
-    def _drop_segments(self, count: int) -> None:
-        """Remove the first `count` segments, oldest first, so that a crash leaves no gap."""
+    def _drop_segments(self, count: int, *, must_keep_order: bool) -> None:
+        """Remove the first `count` segments, oldest first.
+
+        With `must_keep_order` each is gone for good before the next one goes: a crash must not
+        leave a gap in front of which records are visible.
+        """
         dropped, self._segments = self._segments[:count], self._segments[count:]
-        for segment in dropped:
-            logger.info("%s: deleted, offsets %d to %d", segment.log.path, segment.base_offset,
-                        segment.end_offset - 1)  # fmt: skip
-            path = self.directory / segment_name(segment.base_offset)
-            for suffix in (*SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX):
-                self._remove_if_there(path.with_suffix(suffix))
-        if dropped:
-            self._disk.sync_directory(self.directory)
+        with self._read_only_if_failed():
+            for segment in dropped:
+                logger.info("%s: deleted, offsets %d to %d", segment.log.path, segment.base_offset,
+                            segment.end_offset - 1)  # fmt: skip
+                path = self.directory / segment_name(segment.base_offset)
+                for suffix in (*SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX):
+                    self._remove_if_there(path.with_suffix(suffix))
+                if must_keep_order or segment is dropped[-1]:
+                    self._disk.sync_directory(self.directory)
 
     def _remove_if_there(self, path: Path) -> None:
         if self._disk.exists(path):
@@ -442,8 +436,9 @@ class PartitionLog:
         if is_clean:
             try:
                 self.sync(now_ms=now_ms)
-                if not self._is_sealed:
-                    self._active.save_indexes()
+                for segment in self._segments:
+                    if segment.must_save_indexes or not segment.is_closed:
+                        segment.save_indexes()
                 self._snapshots.save(self.end_offset, self.producers)
                 self._disk.sync_directory(self.directory)
             except MillstreamError as error:

@@ -38,6 +38,9 @@ HEADER_BYTES = HEADER.size
 # What a walk over batches needs, and no more: base_offset, batch_length.
 SPAN = struct.Struct(">qi")
 SPAN_BYTES = SPAN.size
+INT64 = struct.Struct(">q")
+INT32 = struct.Struct(">i")
+LENGTH_AT = 8
 LEADER_EPOCH_AT = 12
 MAGIC_AT = 16
 CRC_AT = 17
@@ -67,6 +70,9 @@ class Codec(IntEnum):
     SNAPPY = 2
     LZ4 = 3
     ZSTD = 4
+
+
+ZSTD = int(Codec.ZSTD)  # the last one; a plain number, for the comparison in every append
 
 
 class CorruptBatch(Corrupt):
@@ -151,10 +157,10 @@ def read_header(data: Bytes, position: int = 0) -> BatchHeader:
 def check_batch(data: Bytes, position: int = 0) -> BatchHeader:
     """The header of the whole batch at `position`, its checksum verified."""
     header = read_header(data, position)
-    end = position + header.size_bytes
-    if end > len(data):
-        raise CorruptBatch(f"{header.size_bytes} bytes long, only {len(data) - position} are there")
-    computed = crc32c(memoryview(data)[position + CHECKED_FROM : end])
+    size_bytes = SPAN_BYTES + header.batch_length
+    if position + size_bytes > len(data):
+        raise CorruptBatch(f"{size_bytes} bytes long, only {len(data) - position} are there")
+    computed = crc32c(memoryview(data)[position + CHECKED_FROM : position + size_bytes])
     if computed != header.crc:
         raise CorruptBatch(f"checksum {computed:#010x}, the header says {header.crc:#010x}")
     return header
@@ -163,27 +169,33 @@ def check_batch(data: Bytes, position: int = 0) -> BatchHeader:
 def check_produced_batch(data: Bytes) -> BatchHeader:
     """Check what one producer sent for one partition: exactly one intact, ordinary batch."""
     header = check_batch(data)
-    if header.size_bytes != len(data):
+    attributes, record_count = header.attributes, header.record_count
+    if SPAN_BYTES + header.batch_length != len(data):
         raise InvalidBatch("one request must hold exactly one batch for a partition")
-    if header.record_count <= 0 or header.record_count != header.last_offset_delta + 1:
+    if record_count <= 0 or record_count != header.last_offset_delta + 1:
         raise InvalidBatch(
-            f"{header.record_count} records do not fill offsets 0 to {header.last_offset_delta}"
+            f"{record_count} records do not fill offsets 0 to {header.last_offset_delta}"
         )
-    if header.is_control:
+    if attributes & CONTROL:
         raise InvalidBatch("control batches are written by the broker alone")
-    if header.codec > Codec.ZSTD:
+    if attributes & CODEC_MASK > ZSTD:
         raise InvalidBatch(f"unknown compression codec {header.codec}")
-    if header.producer_id != NO_PRODUCER_ID and header.base_sequence < 0:
-        raise InvalidBatch(f"producer id {header.producer_id} without a sequence number")
-    if header.producer_id != NO_PRODUCER_ID and header.producer_epoch < 0:
-        raise InvalidBatch(f"producer id {header.producer_id} without an epoch")
+    if header.producer_id != NO_PRODUCER_ID:
+        if header.base_sequence < 0:
+            raise InvalidBatch(f"producer id {header.producer_id} without a sequence number")
+        if header.producer_epoch < 0:
+            raise InvalidBatch(f"producer id {header.producer_id} without an epoch")
     return header
 
 
-def write_offset(batch: memoryview, *, base_offset: int, leader_epoch: int) -> None:
+def write_offset(
+    batch: memoryview, header: BatchHeader, *, base_offset: int, leader_epoch: int
+) -> BatchHeader:
     """Give the batch its place in the log. Both fields lie before the CRC's range."""
-    struct.pack_into(">q", batch, 0, base_offset)
-    struct.pack_into(">i", batch, LEADER_EPOCH_AT, leader_epoch)
+    INT64.pack_into(batch, 0, base_offset)
+    INT32.pack_into(batch, LEADER_EPOCH_AT, leader_epoch)
+    # What _replace does, in a third of the time: this runs for every batch.
+    return BatchHeader._make((base_offset, header.batch_length, leader_epoch, *header[3:]))
 
 
 def write_append_time(batch: memoryview, header: BatchHeader, *, now_ms: int) -> BatchHeader:
@@ -249,7 +261,10 @@ def decode_records(batch: Bytes) -> Iterator[Record]:
             position = start + length
             if length < 0 or position > len(payload):
                 raise CorruptBatch(f"a record of {length} bytes does not fit its batch")
-            yield _read_record(payload, start, header)
+            record, end = _read_record(payload, start, header)
+            if end != position:
+                raise CorruptBatch(f"a record of {length} bytes has fields of {end - start}")
+            yield record
     except (IndexError, struct.error, UnicodeDecodeError) as error:
         raise CorruptBatch(f"a record cannot be read ({error})") from error
 
@@ -268,7 +283,7 @@ def _write_record(out: bytearray, record: Record, timestamp_delta: int, offset_d
     out += body
 
 
-def _read_record(payload: Bytes, position: int, header: BatchHeader) -> Record:
+def _read_record(payload: Bytes, position: int, header: BatchHeader) -> tuple[Record, int]:
     timestamp_delta, position = read_varint(payload, position + 1)
     offset_delta, position = read_varint(payload, position)
     key, position = _read_nullable(payload, position)
@@ -280,13 +295,14 @@ def _read_record(payload: Bytes, position: int, header: BatchHeader) -> Record:
         content, position = _read_nullable(payload, position)
         headers.append(((name or b"").decode(), content))
     timestamp_ms = header.base_timestamp + timestamp_delta
-    return Record(
+    record = Record(
         key=key,
         value=value,
         headers=tuple(headers),
         timestamp_ms=header.max_timestamp if header.is_log_append_time else timestamp_ms,
         offset=header.base_offset + offset_delta,
     )
+    return record, position
 
 
 def _write_nullable(out: bytearray, data: bytes | None) -> None:
@@ -367,6 +383,10 @@ def decompress(codec: int, payload: memoryview) -> Bytes:
     raise CorruptBatch(f"unknown compression codec {codec}")
 
 
+# How cramjam says that the output did not fit; any other error is about the input.
+NO_ROOM = "failed to write whole buffer"
+
+
 def _decompress_stream(library: Any, payload: memoryview) -> Bytes:
     """Decompress into a buffer that grows to the limit and no further."""
     room = max(1 << 16, 8 * len(payload))
@@ -374,21 +394,29 @@ def _decompress_stream(library: Any, payload: memoryview) -> Bytes:
         out = bytearray(min(room, DECOMPRESSED_BYTES_MAX))
         try:
             return memoryview(out)[: library.decompress_into(payload, out)]
-        except (cramjam.DecompressionError, OSError):
-            if room >= DECOMPRESSED_BYTES_MAX:
+        except (cramjam.DecompressionError, OSError) as error:
+            if room >= DECOMPRESSED_BYTES_MAX or NO_ROOM not in str(error):
                 raise
             room *= 16
 
 
 def _decompress_snappy(payload: memoryview) -> bytes:
-    if bytes(payload[: len(XERIAL_MAGIC)]) != XERIAL_MAGIC:
-        return bytes(cramjam.snappy.decompress_raw(payload))
-    blocks, position = [], XERIAL_HEAD_BYTES
+    if payload[: len(XERIAL_MAGIC)] != XERIAL_MAGIC:
+        return _decompress_snappy_block(payload, DECOMPRESSED_BYTES_MAX)
+    blocks, position, room = [], XERIAL_HEAD_BYTES, DECOMPRESSED_BYTES_MAX
     while position + 4 <= len(payload):
         length = int.from_bytes(payload[position : position + 4], "big")
         position += 4
         if position + length > len(payload):
             raise CorruptBatch("a snappy block does not fit its batch")
-        blocks.append(bytes(cramjam.snappy.decompress_raw(payload[position : position + length])))
+        blocks.append(_decompress_snappy_block(payload[position : position + length], room))
+        room -= len(blocks[-1])
         position += length
     return b"".join(blocks)
+
+
+def _decompress_snappy_block(block: memoryview, bytes_max: int) -> bytes:
+    # The length stands in front, and memory is taken by it before a byte is decompressed.
+    if cramjam.snappy.decompress_raw_len(block) > bytes_max:
+        raise CorruptBatch(f"snappy data of more than {bytes_max} bytes")
+    return bytes(cramjam.snappy.decompress_raw(block))

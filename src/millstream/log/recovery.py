@@ -13,22 +13,21 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from millstream.base.disk import Disk, read_file, replace_file
+from millstream.base.disk import Disk, DiskFull
 from millstream.base.errors import Corrupt
-from millstream.log.config import LogConfig
+from millstream.log.batch_walk import BrokenAt, Walk
+from millstream.log.checked_files import load_checked, save_checked
+from millstream.log.config import INT64_MAX, LogConfig
 from millstream.log.leader_epochs import LeaderEpochs
 from millstream.log.producer_state import ProducerStates
-from millstream.log.record_batch import CorruptBatch
+from millstream.log.record_batch import HEADER_BYTES, CorruptBatch, read_header
 from millstream.log.segment import (
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
     TIME_INDEX_SUFFIX,
-    BrokenAt,
     Segment,
-    find_batch,
     open_segment,
     segment_name,
-    walk_batches,
 )
 from millstream.log.snapshots import SnapshotFiles
 
@@ -44,8 +43,6 @@ class OpenedLog:
     segments: list[Segment]
     producers: ProducerStates
     epochs: LeaderEpochs
-    # The last segment ends in damage: nothing can be appended behind it.
-    is_sealed: bool
 
 
 def open_log(
@@ -60,22 +57,22 @@ def open_log(
     was_closed_cleanly: bool,
 ) -> OpenedLog:
     """Everything that a PartitionLog holds, as found on disk; an empty directory starts a log."""
-    opener = _Opener(disk, directory, config, now_ms)
-    segments = opener.open_segments(start_offset)
+    epochs = LeaderEpochs()
+    are_known = load_epochs(disk, directory, epochs)
+    segments = _Opener(disk, directory, config, epochs, now_ms).open_segments(start_offset)
     active = segments[-1]
-    epochs = load_epochs(disk, directory)
-    is_sealed = False
     if not (was_closed_cleanly and is_as_closed(active)):
-        is_sealed = recover_segment(disk, active, synced_offset=synced_offset)
+        recover_segment(disk, active, synced_offset=synced_offset)
         # What survived in the page cache becomes visible now: make it durable first.
         active.log.sync()
-        if is_sealed:
-            active.seal()
-        for _, header in active.intact_batches():
-            epochs.begin(header.leader_epoch, header.base_offset)
+        disk.sync_directory(directory)
+    if active.end_offset < start_offset:
+        _skip_to(active, start_offset)
+    if not are_known:
+        rebuild_epochs(epochs, segments)
     epochs.truncate_to(active.end_offset + 1)
     active.created_ms = _age_start(active, now_ms)
-    return OpenedLog(segments, load_producers(snapshots, segments), epochs, is_sealed)
+    return OpenedLog(segments, load_producers(snapshots, segments), epochs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +80,7 @@ class _Opener:
     disk: Disk
     directory: Path
     config: LogConfig
+    epochs: LeaderEpochs
     now_ms: int
 
     def open_segments(self, start_offset: int) -> list[Segment]:
@@ -104,6 +102,7 @@ class _Opener:
             self.disk,
             self.directory,
             base_offset,
+            epochs=self.epochs,
             index_interval_bytes=self.config.index_interval_bytes,
             created_ms=self.now_ms,
             is_active=is_active,
@@ -112,81 +111,89 @@ class _Opener:
     def _open_closed(self, base: int, next_base: int, names: set[str]) -> Segment:
         name = segment_name(base)
         has_indexes = {name + OFFSET_INDEX_SUFFIX, name + TIME_INDEX_SUFFIX} <= names
-        segment = self._open(base, is_active=not has_indexes)
-        if has_indexes and segment.offsets.is_whole and segment.times.is_whole:
-            segment.end_offset, segment.largest = next_base, segment.times.last
-            return segment
-        logger.warning("%s: its index is missing or broken; rebuilt", segment.log.path)
-        segment.offsets.clear()
-        segment.times.clear()
-        for position, header in segment.intact_batches():
-            segment.note(position, header)
+        segment = self._open(base, is_active=False)
         segment.end_offset = next_base
-        segment.seal()
+        if has_indexes and segment.offsets.is_whole and segment.times.is_whole:
+            segment.confirm_indexes()
+        else:
+            logger.warning("%s: its index is missing or cut; rebuilt", segment.log.path)
+            segment.rebuild_indexes()
         return segment
 
     def _remove_orphans(self, names: set[str]) -> None:
-        """A crash while a segment was deleted can leave its indexes behind."""
+        """A crash can leave indexes of a deleted segment, and files that were about to replace
+        others."""
         for name in names:
             match = INDEX_FILE.fullmatch(name)
-            if match and match[1] + LOG_SUFFIX not in names:
+            if name.endswith(".tmp") or (match and match[1] + LOG_SUFFIX not in names):
                 self.disk.remove(self.directory / name)
 
 
 def is_as_closed(active: Segment) -> bool:
-    """After a clean stop the indexes are complete: find the end from the last entry on."""
+    """After a clean stop the indexes are complete: the last batch is where they say."""
     if not (active.offsets.is_whole and active.times.is_whole):
         return False
-    last = len(active.offsets) - 1
-    start = active.offsets[last][1] if last >= 0 else 0
-    active.largest = active.times.last
+    if active.size_bytes == 0:
+        return len(active.offsets) == 0
+    last = active.offsets.last
     try:
-        for _, header in walk_batches(active.log, start, active.size_bytes, must_check=True):
-            active.end_offset = header.last_offset + 1
-    except BrokenAt as broken:
-        logger.error("%s", active.damage(broken.position, broken.error))
-        active.end_offset = active.base_offset
+        header = read_header(active.log.read(last.position if last else 0, HEADER_BYTES))
+    except CorruptBatch:
         return False
-    return True
+    if last is None or (header.last_offset, last.position + header.size_bytes) != (
+        last.offset,
+        active.size_bytes,
+    ):
+        return False
+    active.note_last(last.position, header)
+    return active.has_largest(active.times.last)
 
 
-def recover_segment(disk: Disk, segment: Segment, *, synced_offset: int) -> bool:
+def recover_segment(disk: Disk, segment: Segment, *, synced_offset: int) -> None:
     """Check every batch, rebuild the indexes, cut off a torn tail.
 
-    True if the segment ends in damage to what was synced: nothing can be appended behind it.
+    A segment that ends in damage to what was synced is closed: nothing can be appended behind it.
     """
-    segment.offsets.clear()
-    segment.times.clear()
-    segment.check_below = 0
-    position = 0
+    segment.start_over()
+    log = segment.log
+    walk = Walk(log.read, log.size, INT64_MAX, segment.epochs, log.size, may_have_gaps=False)
+    position, expected, breaks = 0, segment.base_offset, list[BrokenAt]()
     while True:
         try:
-            _take_batches(segment, position)
-            return False
+            for at, header in walk.batches(position, expected):
+                segment.note(at, header)
+            break
         except BrokenAt as broken:
-            found = find_batch(segment.log, broken.position + 1, offset_min=segment.end_offset)
+            found = walk.find(broken, log.size)
             if segment.end_offset >= synced_offset:
-                if found:
-                    _keep_aside(disk, segment, broken.position)
-                _cut_off(segment, broken)
-                return False
-            logger.error("%s", segment.damage(broken.position, broken.error))
-            segment.check_below = segment.log.size
+                _cut_off(disk, segment, broken, must_keep=found is not None)
+                break
+            breaks.append(broken)
             if found is None:
-                segment.end_offset = synced_offset
-                return True
-            position = found[0]
+                break
+            position, expected = found
+    if breaks:
+        segment.check_below = log.size
+    if segment.end_offset < synced_offset:
+        _close_short(segment, synced_offset)
+    for each in breaks:
+        segment.damage(each)
 
 
-def _take_batches(segment: Segment, start: int) -> None:
-    for position, header in walk_batches(segment.log, start, segment.log.size, must_check=True):
-        if header.base_offset < segment.end_offset:
-            reason = f"offset {header.base_offset} where {segment.end_offset} or more must follow"
-            raise BrokenAt(position, CorruptBatch(reason))
-        segment.note(position, header)
+def _close_short(segment: Segment, synced_offset: int) -> None:
+    logger.error(
+        "%s: ends at offset %d, but was synced up to %d; what is missing was acknowledged. Restore "
+        "the file from a copy, and check the disk; the log goes on behind the gap",
+        segment.log.path,
+        segment.end_offset,
+        synced_offset,
+    )
+    segment.seal_at(synced_offset)
 
 
-def _cut_off(segment: Segment, broken: BrokenAt) -> None:
+def _cut_off(disk: Disk, segment: Segment, broken: BrokenAt, *, must_keep: bool) -> None:
+    if must_keep:
+        _keep_aside(disk, segment, broken.position)
     logger.warning(
         "%s: cut off %d bytes from byte %d on that a crash left unfinished (%s); "
         "nothing of it was acknowledged as synced",
@@ -201,20 +208,34 @@ def _cut_off(segment: Segment, broken: BrokenAt) -> None:
 def _keep_aside(disk: Disk, segment: Segment, position: int) -> None:
     """Intact batches lie behind the break. They were not synced; keep them for the curious."""
     path: Path = segment.log.path.with_suffix(f".torn-{position}")
-    copy = disk.open(path)
-    copy.overwrite(segment.log.read(position, segment.log.size - position))
-    copy.close()
-    logger.warning("%s: the bytes cut off hold intact batches; kept in %s", segment.log.path, path)
+    try:
+        copy = disk.open(path)
+        copy.overwrite(segment.log.read(position, segment.log.size - position))
+        copy.close()
+    except DiskFull:
+        logger.warning("%s: no room to keep the intact batches that are cut off", path)
+    else:
+        logger.warning("%s: holds intact batches of what is cut off", path)
+
+
+def _skip_to(active: Segment, start_offset: int) -> None:
+    """Everything was deleted up to an offset that the log has lost since."""
+    logger.error(
+        "%s: ends at offset %d, but records up to %d were deleted; the log goes on from there",
+        active.log.path,
+        active.end_offset,
+        start_offset,
+    )
+    active.seal_at(start_offset)
 
 
 def _age_start(active: Segment, now_ms: int) -> int:
     """When the first record came in, as far as the file knows; else now."""
     try:
-        for _, header in walk_batches(active.log, 0, active.size_bytes):
-            return header.base_timestamp if 0 <= header.base_timestamp <= now_ms else now_ms
-    except BrokenAt:
-        pass
-    return now_ms
+        timestamp = read_header(active.log.read(0, HEADER_BYTES)).base_timestamp
+    except CorruptBatch:
+        return now_ms
+    return timestamp if 0 <= timestamp <= now_ms else now_ms
 
 
 def load_producers(snapshots: SnapshotFiles, segments: list[Segment]) -> ProducerStates:
@@ -223,22 +244,32 @@ def load_producers(snapshots: SnapshotFiles, segments: list[Segment]) -> Produce
     from_offset, producers = newest or (segments[0].base_offset, ProducerStates())
     for segment in segments:
         if segment.end_offset > from_offset:
-            for _, header in segment.intact_batches(segment.offsets.position_for(from_offset)):
+            for _, header in segment.batches_from(from_offset):
                 if header.base_offset >= from_offset:
                     producers.note(header)
     return producers
 
 
-def load_epochs(disk: Disk, directory: Path) -> LeaderEpochs:
-    content = read_file(disk, directory / EPOCH_FILE)
-    if content is None:
-        return LeaderEpochs()
+def load_epochs(disk: Disk, directory: Path, epochs: LeaderEpochs) -> bool:
+    """Fill `epochs` from their file; False if that is not possible."""
+    path = directory / EPOCH_FILE
+    content = load_checked(disk, path)
     try:
-        return LeaderEpochs.from_text(content.decode())
+        epochs.entries[:] = LeaderEpochs.from_text((content or b"").decode()).entries
     except (Corrupt, UnicodeDecodeError) as error:
-        logger.error("%s: leader epochs start afresh: %s", directory / EPOCH_FILE, error)
-        return LeaderEpochs()
+        if content is not None:
+            logger.error("%s: damaged (%s); rebuilt from the log", path, error)
+        return False
+    return True
+
+
+def rebuild_epochs(epochs: LeaderEpochs, segments: list[Segment]) -> None:
+    found = LeaderEpochs()
+    for segment in segments:
+        for _, header in segment.intact_batches():
+            found.begin(header.leader_epoch, header.base_offset)
+    epochs.entries[:] = found.entries
 
 
 def save_epochs(disk: Disk, directory: Path, epochs: LeaderEpochs) -> None:
-    replace_file(disk, directory / EPOCH_FILE, epochs.to_text().encode())
+    save_checked(disk, directory / EPOCH_FILE, epochs.to_text().encode())

@@ -4,55 +4,68 @@ Only the last segment of a partition grows. Two invariants make recovery simple:
 synced, indexes included, before its successor is created, so only the last one can be torn; and
 what another process may have touched since we wrote it is checked again when it is read.
 It does not know about producers, retention or who reads.
+
+The loop that owns a segment appends to it; other threads may read it at the same time, without
+locks. What they read is complete before it is shown: `visible_bytes` only grows, an index entry
+is whole once its table counts it, and files stay open until the last reader lets go of them.
 """
 
+import dataclasses
 import logging
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from crc32c import crc32c
+
 from millstream.base.disk import Bytes, Disk, DiskFile
 from millstream.base.errors import Corrupt
-from millstream.log.indexes import OffsetIndex, TimeIndex, TimeMark
+from millstream.log.batch_walk import WALK_CHUNK_BYTES, BrokenAt, ReadBytes, Walk
+from millstream.log.indexes import OffsetIndex, OffsetMark, TimeIndex, TimeMark
+from millstream.log.leader_epochs import LeaderEpochs
 from millstream.log.record_batch import (
     BATCH_LENGTH_MIN,
+    CHECKED_FROM,
     HEADER_BYTES,
     MAGIC,
-    MAGIC_AT,
+    NO_TIMESTAMP,
     SPAN_BYTES,
     BatchHeader,
     CorruptBatch,
-    check_batch,
     read_header,
 )
 
 logger = logging.getLogger(__name__)
 
-# How much of a segment a scan holds in memory at a time, unless one batch is larger.
-SCAN_CHUNK_BYTES = 4 << 20
-# How far behind damage the next intact batch is looked for: many times the largest batch.
-FIND_BYTES_MAX = 64 << 20
+# How much is read at once to find a batch near its index entry.
+FIND_CHUNK_BYTES = 64 << 10
 # How many readers' positions a segment remembers.
 HINTS_MAX = 64
 LENGTH = struct.Struct(">i")
+# The front of a batch's header, up to last_offset_delta (record_batch.py).
+FRONT = struct.Struct(">qiibIhi")
 LOG_SUFFIX = ".log"
 OFFSET_INDEX_SUFFIX = ".index"
 TIME_INDEX_SUFFIX = ".timeindex"
 SEGMENT_SUFFIXES = (LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX)
+NOTHING = memoryview(b"")
+NO_MARK = TimeMark(NO_TIMESTAMP, -1)
 
 
 class DamagedSegment(Corrupt):
     """Bytes of a segment changed after they were written. They are never served."""
 
-    def __init__(self, *, path: Path, position: int, reason: str, resume_offset: int) -> None:
+    def __init__(
+        self, *, path: Path, position: int, reason: str, resume_offset: int, resume_position: int
+    ) -> None:
         super().__init__(
             f"{path}: damaged at byte {position} ({reason}); the records there are not served, "
             f"reading can go on at offset {resume_offset}; restore the file from a copy, and "
             "check the disk"
         )
         self.path, self.position, self.reason = path, position, reason
-        self.resume_offset = resume_offset
+        self.resume_offset, self.resume_position = resume_offset, resume_position
 
 
 class ReadWouldBlock(Exception):
@@ -63,7 +76,7 @@ def segment_name(base_offset: int) -> str:
     return f"{base_offset:020d}"
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Segment:
     """Batches with offsets [base_offset, end_offset). Owned by one PartitionLog."""
 
@@ -72,13 +85,22 @@ class Segment:
     log: DiskFile
     offsets: OffsetIndex
     times: TimeIndex
+    epochs: LeaderEpochs
     created_ms: int
     index_interval_bytes: int
     # The largest timestamp so far and the last offset of the batch that brought it.
-    largest: TimeMark = field(default=TimeMark(-1, -1))
+    largest: TimeMark = NO_MARK
+    # What readers may see: bytes below this position, and the largest timestamp in them.
+    visible_bytes: int = 0
+    visible_largest: TimeMark = NO_MARK
     # Bytes below this position are verified whenever they are read.
     check_below: int = 0
+    # No append comes any more.
+    is_closed: bool = False
+    # The indexes in memory are better than those on disk.
+    must_save_indexes: bool = False
     _bytes_since_entry: int = 0
+    _last_position: int = -1
     # Where the batch with this offset starts: a reader mostly goes on where it stopped.
     _hints: dict[int, int] = field(default_factory=dict)
     _damages: dict[int, DamagedSegment] = field(default_factory=dict)
@@ -92,6 +114,8 @@ class Segment:
         """The largest timestamp; without any, when the segment was started."""
         return self.largest.timestamp if self.largest.timestamp >= 0 else self.created_ms
 
+    # --- grow and close -----------------------------------------------------------------------
+
     def append(self, batch: Bytes, header: BatchHeader) -> None:
         position = self.log.size
         self.log.append((batch,))
@@ -103,18 +127,51 @@ class Segment:
         if header.max_timestamp > self.largest.timestamp:
             self.largest = TimeMark(header.max_timestamp, last_offset)
         if self._bytes_since_entry > self.index_interval_bytes:
-            self.offsets.add(last_offset, position)
+            self.offsets.add(OffsetMark(last_offset, position))
             self.times.add(self.largest)
             self._bytes_since_entry = 0
         self._bytes_since_entry += header.batch_length + SPAN_BYTES
+        self._last_position = position
         self.end_offset = last_offset + 1
 
+    def note_last(self, position: int, header: BatchHeader) -> None:
+        """The segment was closed well, and this is its last batch; its index has all the others."""
+        self.end_offset = header.last_offset + 1
+        self._last_position = position
+        self.largest = self.times.last
+
+    def start_over(self) -> None:
+        """Forget what the indexes say: the caller notes every batch again."""
+        self.offsets.clear()
+        self.times.clear()
+        self.end_offset, self.largest = self.base_offset, NO_MARK
+        self.check_below = self._bytes_since_entry = 0
+        self._last_position = -1
+
+    def show(self, end_position: int, largest: TimeMark) -> None:
+        """Let readers see the bytes below `end_position`."""
+        self.visible_largest = largest
+        self.visible_bytes = end_position
+
+    def show_all(self) -> None:
+        self.show(self.log.size, self.largest)
+
     def save_indexes(self) -> None:
-        """Make the indexes on disk complete: at a clean stop and before a successor exists."""
-        if self.largest.timestamp >= 0:
-            self.times.add(self.largest)
+        """Make the indexes on disk complete: at a clean stop and before a successor exists.
+
+        The last batch always has an entry: that tells how long the log file must be.
+        """
+        self._add_last_marks()
         self.offsets.save()
         self.times.save()
+        self.must_save_indexes = False
+
+    def _add_last_marks(self) -> None:
+        last = self.offsets.last
+        if self._last_position > (last.position if last else -1):
+            self.offsets.add(OffsetMark(self.end_offset - 1, self._last_position))
+        if self.largest.timestamp >= 0:
+            self.times.add(self.largest)
 
     def seal(self) -> None:
         """No append comes any more. From now on every read is checked."""
@@ -123,125 +180,312 @@ class Segment:
         self.offsets.freeze()
         self.times.freeze()
         self.check_below = self.log.size
-        self._hints.clear()
+        self.is_closed = True
+        self.show_all()
+
+    def seal_at(self, end_offset: int) -> None:
+        """Close a segment whose records up to `end_offset` are lost."""
+        self._add_last_marks()
+        self.end_offset = end_offset
+        self.mark_missing(end_offset - 1)
+        self.seal()
 
     def close(self) -> None:
         self.log.close()
         self.offsets.close()
         self.times.close()
 
-    def read(
-        self, offset: int, *, end_position: int, bytes_max: int, must_not_block: bool = False
-    ) -> memoryview:
-        """Whole batches from the one that holds `offset` (or follows it), below `end_position`.
+    # --- read ---------------------------------------------------------------------------------
+
+    def read(self, offset: int, *, bytes_max: int, must_not_block: bool = False) -> memoryview:
+        """Whole visible batches from the one that holds `offset`, or the first behind it.
 
         At most `bytes_max`, but always one batch if there is one (KIP-74).
         """
-        start = self._hints.get(offset)
-        if start is None:
-            start = self.offsets.position_for(offset)
-        size = min(max(bytes_max, HEADER_BYTES), end_position - start)
-        while True:
-            data = self._read_bytes(start, size, must_not_block)
-            span, missing_bytes = self._cut(data, start, offset, size_max=bytes_max)
-            if len(span) or start + size >= end_position or not missing_bytes:
-                break
-            size = min(size + missing_bytes, end_position - start)
-        return span
+        read = self._read_cached if must_not_block else self.log.read
+        end = self.visible_bytes
+        position, expected = self._hints.get(offset), offset
+        if position is None:
+            if must_not_block and self.offsets.is_on_disk and offset > self.base_offset:
+                raise ReadWouldBlock  # the index may have to come from the device
+            found = self._find(offset, read, end)
+            if found is None:
+                return NOTHING
+            position, expected = found[0], found[1].base_offset
+        size = min(max(bytes_max, HEADER_BYTES), end - position)
+        if size <= 0:
+            self._check_end(end)
+            return NOTHING
+        view = memoryview(read(position, size))
+        length = self._whole_batches(view, position, expected, bytes_max, read, end)
+        if length == 0:  # not even one: its own size, then
+            size = self._first_size(view, position, expected, end)
+            view = memoryview(read(position, size))
+            if len(view) < size:
+                self._confirm(position, expected, read, position + len(view))
+            length = self._whole_batches(view, position, expected, size, read, end)
+        return view[:length]
 
-    def _read_bytes(self, position: int, size: int, must_not_block: bool) -> Bytes:
-        if not must_not_block:
-            return self.log.read(position, size)
+    def _read_cached(self, position: int, size: int) -> Bytes:
         data = self.log.read_cached(position, size)
         if data is None:
             raise ReadWouldBlock
         return data
 
-    def _cut(self, data: Bytes, at: int, offset: int, *, size_max: int) -> tuple[memoryview, int]:
-        """The whole batches in `data` (read from position `at`) that answer a read of `offset`.
+    def _first_size(self, view: memoryview, position: int, expected: int, end: int) -> int:
+        """How long the batch is that `view` holds the beginning of."""
+        try:
+            size_bytes = read_header(view).size_bytes
+            if position + size_bytes > end:
+                raise CorruptBatch(f"{size_bytes} bytes long, {end - position} are there")
+        except CorruptBatch as error:
+            raise self.damage(BrokenAt(position, expected, error)) from error
+        return size_bytes
 
-        Also how many bytes more it takes to hold the first such batch, 0 if it is there.
+    def _whole_batches(
+        self, view: memoryview, at: int, expected: int, size_max: int, read: ReadBytes, end: int
+    ) -> int:
+        """How many bytes of `view` (read from position `at`) are whole batches to be served.
+
+        The hot loop of a fetch. It knows what an ordinary batch looks like, and asks `_confirm`
+        about any other one.
         """
-        view = memoryview(data)
-        available = len(view)
-        first = self._skip_to(view, at, offset)
-        if first < 0:  # all of it lies before the offset
-            return view[:0], SCAN_CHUNK_BYTES
-        position = last = first
-        while available - position >= HEADER_BYTES:
-            (length,) = LENGTH.unpack_from(view, position + 8)
-            end = position + SPAN_BYTES + length
-            if end > available or (end - first > size_max and position > first):
-                break
-            if at + position < self.check_below or length < BATCH_LENGTH_MIN:
-                try:
-                    check_batch(view, position)
-                except CorruptBatch as error:
-                    if position > first:
-                        break
-                    raise self.damage(at + position, error) from error
-            last, position = position, end
-        if position == first:
-            return view[:0], end - available
-        self._hint(read_header(view, last).last_offset + 1, at + position)
-        return view[first:position], 0
+        position = last = 0
+        epoch, epoch_end = -1, -1
+        room = min(len(view), size_max)
+        checked = self.check_below - at
+        while position + HEADER_BYTES <= len(view):
+            if position < checked:
+                base, length, its_epoch, magic, crc, _, delta = FRONT.unpack_from(view, position)
+                batch_end = position + SPAN_BYTES + length
+                if batch_end > room and (position or batch_end > len(view)):
+                    break
+                if base >= epoch_end:
+                    epoch, epoch_end = self.epochs.run_at(base)
+                if (
+                    base != expected
+                    or (its_epoch != epoch and epoch >= 0)
+                    or magic != MAGIC
+                    or length < BATCH_LENGTH_MIN
+                    or crc32c(view[position + CHECKED_FROM : batch_end]) != crc
+                ):
+                    try:
+                        self._confirm(at + position, expected, read, end)
+                    except DamagedSegment:
+                        if position:
+                            break
+                        raise
+                expected = base + delta + 1
+            else:
+                (length,) = LENGTH.unpack_from(view, position + 8)
+                batch_end = position + SPAN_BYTES + length
+                if batch_end > room and (position or batch_end > len(view)):
+                    break
+                if length < BATCH_LENGTH_MIN:
+                    self._confirm(at + position, expected, read, end)
+            last, position = position, batch_end
+        if position:
+            base, _, _, _, _, _, delta = FRONT.unpack_from(view, last)
+            self._hint(base + delta + 1, at + position)
+        return position
 
-    def _skip_to(self, view: memoryview, at: int, offset: int) -> int:
-        """Where in `view` the batch starts that holds `offset` or follows it; -1 if behind it."""
-        position = 0
-        while len(view) - position >= HEADER_BYTES:
+    def _confirm(self, position: int, expected: int, read: ReadBytes, end: int) -> None:
+        """Raise DamagedSegment unless the batch at `position` is sound after all (a gap)."""
+        try:
+            next(self._walk(read, end).batches(position, expected))
+        except BrokenAt as broken:
+            raise self.damage(broken) from broken
+
+    def _find(self, offset: int, read: ReadBytes, end: int) -> tuple[int, BatchHeader] | None:
+        """The batch that holds `offset`, or the first one behind it; None if all are before."""
+        walk = self._walk(read, end)
+        position, expected = self._start_near(offset, read)
+        while True:
             try:
-                header = read_header(view, position)
-            except CorruptBatch as error:
-                raise self.damage(at + position, error) from error
-            if header.last_offset >= offset:
-                return position
-            position += header.size_bytes
-        return -1
+                for at, header in walk.batches(position, expected):
+                    if header.last_offset >= offset:
+                        return at, header
+                self._check_end(end)
+                return None
+            except BrokenAt as broken:
+                damage = self.damage(broken)
+                if damage.resume_offset > offset:
+                    raise damage from broken
+                position, expected = damage.resume_position, damage.resume_offset
+
+    def _start_near(self, offset: int, read: ReadBytes) -> tuple[int, int]:
+        """Where to start looking for `offset`: position and offset of a batch at or before it.
+
+        An index is believed only if the batch is where it says. Any true entry at or before the
+        offset is a good start, so one check is enough.
+        """
+        for _ in range(2):  # the second time with a rebuilt index
+            mark = self._mark_before(offset)
+            if mark is None:
+                break
+            header = self._marked(mark, read)
+            if header is not None:
+                return mark.position, header.base_offset
+            self._distrust(self.offsets, f"no batch ends with {mark.offset} at its position")
+        return 0, self.base_offset
+
+    def _mark_before(self, offset: int) -> OffsetMark | None:
+        if offset <= self.base_offset:
+            return None
+        mark = self.offsets.mark_for(offset)
+        if mark is not None and mark.position >= self.log.size and mark == self.offsets.last:
+            return self.offsets.mark_for(mark.offset - 1)  # what it marks is missing
+        return mark
+
+    def _marked(self, mark: OffsetMark, read: ReadBytes) -> BatchHeader | None:
+        """The header of the batch that an index entry marks; None if it is not there."""
+        try:
+            header = read_header(read(mark.position, HEADER_BYTES))
+        except CorruptBatch:
+            return None
+        return header if header.last_offset == mark.offset else None
+
+    def _check_end(self, end: int) -> None:
+        """A walk came to the end of the file: raise DamagedSegment if there was more once."""
+        last = self.offsets.last if self.is_closed else None
+        if last is not None and last.position >= end:
+            error = CorruptBatch(f"the file ends here, offset {last.offset} is missing")
+            raise self.damage(BrokenAt(end, last.offset, error))
+
+    def _walk(self, read: ReadBytes, end: int, chunk_bytes: int = FIND_CHUNK_BYTES) -> Walk:
+        return Walk(
+            read, end, self.end_offset, self.epochs, self.check_below, self.is_closed, chunk_bytes
+        )
 
     def _hint(self, offset: int, position: int) -> None:
         if len(self._hints) >= HINTS_MAX:
             self._hints.clear()
         self._hints[offset] = position
 
-    def damage(self, position: int, error: CorruptBatch) -> DamagedSegment:
-        """The error for broken bytes at `position`; the search for where to go on is done once."""
-        if position not in self._damages:
-            found = find_batch(self.log, position + 1, offset_min=self.base_offset)
-            self._damages[position] = DamagedSegment(
-                path=self.log.path,
-                position=position,
-                reason=error.reason,
-                resume_offset=found[1].base_offset if found else self.end_offset,
-            )
-        return self._damages[position]
-
-    def batches_since(self, timestamp: int, *, end_position: int) -> Iterator[memoryview]:
-        """The batches that can hold a record with this timestamp or a later one, in order."""
-        start = self.offsets.position_for(self.times.offset_for(timestamp))
+    def batches_since(self, timestamp: int) -> Iterator[memoryview]:
+        """The visible batches that can hold a record with this timestamp or a later one."""
+        position, expected = self._start_before(timestamp)
         try:
-            for position, header in walk_batches(self.log, start, end_position):
+            for at, header in self._walk(self.log.read, self.visible_bytes).batches(
+                position, expected
+            ):
                 if header.max_timestamp >= timestamp:
-                    data = self.log.read(position, header.size_bytes)
-                    try:
-                        check_batch(data)
-                    except CorruptBatch as error:
-                        raise self.damage(position, error) from error
-                    yield memoryview(data)
+                    yield memoryview(self.log.read(at, header.size_bytes))
         except BrokenAt as broken:
-            raise self.damage(broken.position, broken.error) from broken
+            raise self.damage(broken) from broken
 
-    def intact_batches(self, start: int = 0) -> Iterator[tuple[int, BatchHeader]]:
-        """Position and header of every batch from `start` on, leaping over damage."""
-        position: int | None = start
-        while position is not None:
+    def _start_before(self, timestamp: int) -> tuple[int, int]:
+        """Where to start looking for `timestamp`, as `_start_near` does for an offset."""
+        mark = self.times.mark_for(timestamp)
+        found = self._find_mark(mark) if mark else None
+        if mark is not None and found is None:
+            self._distrust(self.times, f"no batch brought timestamp {mark.timestamp}")
+            mark = self.times.mark_for(timestamp)
+            found = self._find_mark(mark) if mark else None
+        return found or (0, self.base_offset)
+
+    def _find_mark(self, mark: TimeMark) -> tuple[int, int] | None:
+        """Position and offset of the batch that brought a timestamp, if it is as the mark says."""
+        try:
+            found = self._find(mark.offset, self.log.read, self.log.size)
+        except DamagedSegment:
+            return None
+        if found is None:
+            return None
+        position, header = found
+        # Kafka may name any record of the batch, we name the last.
+        is_it = header.base_offset <= mark.offset and header.max_timestamp == mark.timestamp
+        return (position, header.base_offset) if is_it else None
+
+    def has_largest(self, mark: TimeMark) -> bool:
+        """Whether the batch that the mark names is there, with its timestamp."""
+        return self.size_bytes == 0 or self._find_mark(mark) is not None
+
+    # --- damage -------------------------------------------------------------------------------
+
+    def damage(self, broken: BrokenAt) -> DamagedSegment:
+        """The error for broken bytes; reported, and the way around them searched, only once."""
+        damage = self._damages.get(broken.position)
+        if damage is None:
+            walk = self._walk(self.log.read, self.log.size)
+            position, offset = walk.resumption(broken, self._anchor_behind(broken.position))
+            damage = self._damages[broken.position] = DamagedSegment(
+                path=self.log.path,
+                position=broken.position,
+                reason=broken.error.reason,
+                resume_offset=offset,
+                resume_position=position,
+            )
+            logger.error("%s", damage)
+        return damage
+
+    def _anchor_behind(self, position: int) -> int:
+        """The next position where a batch surely starts; else the end of the file."""
+        for mark in self.offsets.marks_behind(position):
+            if self._marked(mark, self.log.read) is not None:
+                return mark.position
+        return self.log.size
+
+    def intact_batches(
+        self, position: int = 0, expected: int | None = None
+    ) -> Iterator[tuple[int, BatchHeader]]:
+        """Position and header of every batch from `position` on, leaping over damage."""
+        if expected is None:
+            expected = self.base_offset
+        while position < self.log.size:
             try:
-                yield from walk_batches(self.log, position, self.log.size)
+                walk = self._walk(self.log.read, self.log.size, WALK_CHUNK_BYTES)
+                yield from walk.batches(position, expected)
                 return
             except BrokenAt as broken:
-                logger.error("%s", self.damage(broken.position, broken.error))
-                found = find_batch(self.log, broken.position + 1, offset_min=self.base_offset)
-                position = found[0] if found else None
+                damage = self.damage(broken)
+                position, expected = damage.resume_position, damage.resume_offset
+
+    def batches_from(self, offset: int) -> Iterator[tuple[int, BatchHeader]]:
+        """Like `intact_batches`, from the one that holds `offset` or a little before."""
+        return self.intact_batches(*self._start_near(offset, self.log.read))
+
+    def confirm_indexes(self) -> None:
+        """Of a closed segment: rebuild the indexes unless their last entries agree with the log.
+
+        The largest timestamp is taken from there, and decides when the segment is deleted.
+        """
+        last = self.offsets.last
+        self.largest = self.visible_largest = self.times.last
+        if last is not None and self._marked(last, self.log.read) is None:
+            self._distrust(self.offsets, f"no batch ends with {last.offset} at its position")
+        if not self.has_largest(self.largest):
+            self._distrust(self.times, f"no batch brought timestamp {self.largest.timestamp}")
+
+    def _distrust(self, index: OffsetIndex | TimeIndex, reason: str) -> None:
+        logger.error("%s: damaged (%s); rebuilt from the log", index.path, reason)
+        self.rebuild_indexes()
+
+    def rebuild_indexes(self) -> None:
+        """Make both indexes anew, in memory; they are saved when the log is closed.
+
+        May run in a thread that reads. The new ones replace the old ones at once; an entry that
+        the owner adds to the old ones meanwhile is lost, which makes the index a bit sparser.
+        """
+        fresh = dataclasses.replace(
+            self, offsets=self.offsets.emptied(), times=self.times.emptied()
+        )
+        fresh.start_over()
+        for position, header in self.intact_batches():
+            fresh.note(position, header)
+        if self.is_closed:
+            fresh._add_last_marks()
+            last = self.offsets.last
+            if last is not None and fresh.end_offset <= last.offset < self.end_offset:
+                fresh.mark_missing(last.offset)
+            self.largest = self.visible_largest = fresh.largest
+            self._last_position = fresh._last_position
+        self.offsets, self.times = fresh.offsets, fresh.times
+        self.must_save_indexes = True
+
+    def mark_missing(self, last_offset: int) -> None:
+        """Note in the index that the file must have been longer once, up to `last_offset`."""
+        self.offsets.add(OffsetMark(last_offset, self.log.size))
 
 
 def open_segment(
@@ -249,6 +493,7 @@ def open_segment(
     directory: Path,
     base_offset: int,
     *,
+    epochs: LeaderEpochs,
     index_interval_bytes: int,
     created_ms: int,
     is_active: bool,
@@ -266,56 +511,10 @@ def open_segment(
         times=TimeIndex(
             disk.open(path.with_suffix(TIME_INDEX_SUFFIX)), base_offset, is_growing=is_active
         ),
+        epochs=epochs,
         created_ms=created_ms,
         index_interval_bytes=index_interval_bytes,
+        visible_bytes=log.size,
         check_below=log.size,
+        is_closed=not is_active,
     )
-
-
-def walk_batches(
-    file: DiskFile, start: int, end: int, *, must_check: bool = False
-) -> Iterator[tuple[int, BatchHeader]]:
-    """Position and header of every batch in [start, end). Raises BrokenAt where none can be."""
-    position, chunk, chunk_at = start, memoryview(b""), start
-    while position < end:
-        if position + HEADER_BYTES > chunk_at + len(chunk):
-            chunk_at = position
-            chunk = memoryview(file.read(position, min(SCAN_CHUNK_BYTES, end - position)))
-        try:
-            header = read_header(chunk, position - chunk_at)
-            if position + header.size_bytes > end:
-                raise CorruptBatch(f"{header.size_bytes} bytes long, {end - position} are there")
-            if must_check:
-                if position + header.size_bytes > chunk_at + len(chunk):
-                    chunk_at = position
-                    size = max(SCAN_CHUNK_BYTES, header.size_bytes)
-                    chunk = memoryview(file.read(position, min(size, end - position)))
-                check_batch(chunk, position - chunk_at)
-        except CorruptBatch as error:
-            raise BrokenAt(position, error) from error
-        yield position, header
-        position += header.size_bytes
-
-
-class BrokenAt(Exception):
-    """A walk over batches cannot go on at `position`."""
-
-    def __init__(self, position: int, error: CorruptBatch) -> None:
-        super().__init__(position)
-        self.position, self.error = position, error
-
-
-def find_batch(file: DiskFile, start: int, *, offset_min: int) -> tuple[int, BatchHeader] | None:
-    """The next intact batch at or after `start`, found by trying every byte that can be one."""
-    data = bytes(file.read(start, FIND_BYTES_MAX))
-    at = data.find(MAGIC, MAGIC_AT)
-    while at >= 0:
-        position = at - MAGIC_AT
-        try:
-            header = read_header(data, position)
-            if header.base_offset >= offset_min and position + header.size_bytes <= len(data):
-                return start + position, check_batch(data, position)
-        except CorruptBatch:
-            pass
-        at = data.find(MAGIC, at + 1)
-    return None

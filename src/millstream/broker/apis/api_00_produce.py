@@ -6,7 +6,7 @@
 
 from millstream.base.errors import MillstreamError, Rejected
 from millstream.broker.handlers import Call, Later, handles
-from millstream.broker.kafka_errors import error_code
+from millstream.broker.kafka_errors import error_code, error_message
 from millstream.broker.topics import InternalTopic
 from millstream.broker.wire import ApiKey, ErrorCode
 from millstream.broker.wire.messages.produce import (
@@ -105,7 +105,7 @@ def _append(
 
 def _refuse(answer: PartitionProduceResponse, error: MillstreamError) -> None:
     answer.error_code = error_code(error)
-    answer.error_message = str(error)
+    answer.error_message = error_message(error)
     answer.base_offset = -1
 
 

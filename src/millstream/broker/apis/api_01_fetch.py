@@ -21,10 +21,12 @@ from millstream.broker.wire.messages.fetch import (
     FetchTopic,
     PartitionData,
 )
+from millstream.log.record_batch import read_header
 from millstream.log.segment import ReadWouldBlock
 
-# However much a client asks for, one response holds no more than this (and one batch).
-RESPONSE_BYTES_MAX = 56 << 20
+# However much a client asks for, one response holds no more than this (and one batch). Larger
+# ones cost more per byte (fresh memory for each), and hold it until the client has taken them.
+RESPONSE_BYTES_MAX = 4 << 20
 
 
 @handles(ApiKey.FETCH, versions=range(4, 18), ends_with_connection=True)
@@ -55,6 +57,7 @@ async def _wait_for_more(request: FetchRequest, call: Call, attempt: "_Attempt")
     deadline = loop.time() + request.max_wait_ms / 1000
     while not attempt.is_enough and (seconds := deadline - loop.time()) > 0:
         missing_bytes = max(1, request.min_bytes - attempt.size_bytes)
+        attempt.drop_response()
         await _wait_for_bytes(attempt.seen, missing_bytes, seconds)
         attempt = _Attempt(request, call)
         try:
@@ -100,19 +103,33 @@ Seen: TypeAlias = tuple[ServedPartition, int]
 class _Attempt:
     """One pass over the requested partitions."""
 
-    __slots__ = ("_call", "_has_error", "_request", "response", "seen", "size_bytes")
+    __slots__ = ("_call", "_has_error", "_read", "_request", "response", "seen", "size_bytes")
 
     def __init__(self, request: FetchRequest, call: Call) -> None:
         self._request = request
         self._call = call
         self._has_error = False
         self.seen: list[Seen] = []
+        self._read: list[tuple[FetchPartition, memoryview, int]] = []
         self.size_bytes = 0
         self.response = FetchResponse()
 
     @property
     def is_enough(self) -> bool:
-        return self._has_error or self.size_bytes >= self._request.min_bytes
+        return self._has_error or self.size_bytes >= self._request.min_bytes or self._is_cut
+
+    @property
+    def _is_cut(self) -> bool:
+        """Whether a limit of the request kept something back: then waiting brings no more."""
+        return any(
+            _end_offset(records, wanted.fetch_offset) < high_watermark
+            for wanted, records, high_watermark in self._read
+        )
+
+    def drop_response(self) -> None:
+        """Before a wait: what is there by now is read again after it, and takes no memory."""
+        self.response = FetchResponse()
+        self._read.clear()
 
     def read(self, *, must_not_block: bool = False) -> None:
         for topic in self._request.topics:
@@ -149,7 +166,7 @@ class _Attempt:
         limit = min(self._request.max_bytes, RESPONSE_BYTES_MAX) - self.size_bytes
         answer.high_watermark = answer.last_stable_offset = log.high_watermark
         answer.log_start_offset = log.start_offset
-        answer.records = b""
+        answer.records = taken = memoryview(b"")
         if limit > 0 or self.size_bytes == 0:
             records = log.read(
                 wanted.fetch_offset,
@@ -158,9 +175,19 @@ class _Attempt:
             )
             # Only the first batch of a response may be larger than what is left.
             if len(records) <= limit or self.size_bytes == 0:
-                answer.records = records
+                answer.records = taken = records
                 self.size_bytes += len(records)
         self.seen.append((partition, answer.high_watermark))
+        self._read.append((wanted, taken, answer.high_watermark))
+
+
+def _end_offset(records: memoryview, fetch_offset: int) -> int:
+    """The offset after the last of these batches."""
+    position, end_offset = 0, fetch_offset
+    while position < len(records):
+        header = read_header(records, position)
+        position, end_offset = position + header.size_bytes, header.last_offset + 1
+    return end_offset
 
 
 def check_leader_epoch(claimed: int, current: int) -> int:

@@ -16,12 +16,17 @@ from millstream.broker.wire.messages.join_group import (
     JoinGroupResponseMember,
 )
 
+# Of a client or an instance: a member id is made of it, and must fit into an answer. As Kafka's.
+NAME_LENGTH_MAX = 249
+
 
 @handles(ApiKey.JOIN_GROUP, versions=range(10))
 def join_group(request: JoinGroupRequest, call: Call) -> JoinGroupResponse | Later:
     groups = call.node.groups
     if not request.group_id:
         return _refuse(request, ErrorCode.INVALID_GROUP_ID)
+    if len(request.group_instance_id or "") > NAME_LENGTH_MAX:
+        return _refuse(request, ErrorCode.INVALID_REQUEST)
     if request.member_id != NO_MEMBER_ID and groups.find(request.group_id) is None:
         return _refuse(request, ErrorCode.UNKNOWN_MEMBER_ID)
     group = groups.find_or_create(request.group_id)
@@ -40,7 +45,7 @@ def _join(request: JoinGroupRequest, call: Call) -> JoinRequest:
     return JoinRequest(
         member_id=request.member_id,
         instance_id=request.group_instance_id,
-        client_id=call.client_id or "",
+        client_id=(call.client_id or "")[:NAME_LENGTH_MAX],
         client_host=f"/{call.peer.host}",
         session_timeout_ms=request.session_timeout_ms,
         rebalance_timeout_ms=request.rebalance_timeout_ms,

@@ -27,7 +27,7 @@ def _describe(group_id: str, call: Call) -> DescribedGroup:
             group_id=group_id,
             group_state=GroupState.DEAD.value,
             error_code=ErrorCode.GROUP_ID_NOT_FOUND if is_error else ErrorCode.NONE,
-            error_message=f"group {group_id} does not exist" if is_error else None,
+            error_message="there is no such group" if is_error else None,
         )
     group = found.members
     is_stable = group.state is GroupState.STABLE

@@ -8,7 +8,7 @@ from collections import Counter
 
 from millstream.base.errors import MillstreamError
 from millstream.broker.handlers import Call, handles
-from millstream.broker.kafka_errors import error_code
+from millstream.broker.kafka_errors import error_code, error_message
 from millstream.broker.topic_config import check_topic_config
 from millstream.broker.wire import ApiKey, ErrorCode
 from millstream.broker.wire.messages.create_topics import (
@@ -71,7 +71,7 @@ async def _create(wanted: CreatableTopic, validate_only: bool, call: Call) -> Cr
         if not validate_only:
             answer.topic_id = (await topics.create(wanted.name, count, overrides)).id
     except MillstreamError as error:
-        return _refuse(wanted, error_code(error), str(error))
+        return _refuse(wanted, error_code(error), error_message(error))
     return answer
 
 

@@ -4,7 +4,7 @@
 
 from millstream.base.errors import MillstreamError
 from millstream.broker.handlers import Call, handles
-from millstream.broker.kafka_errors import error_code
+from millstream.broker.kafka_errors import error_code, error_message
 from millstream.broker.wire import ApiKey
 from millstream.broker.wire.messages.delete_topics import (
     DeletableTopicResult,
@@ -28,5 +28,5 @@ async def _delete(wanted: DeleteTopicState, call: Call) -> DeletableTopicResult:
         answer.name, answer.topic_id = topic.name, topic.id
         await node.topics.delete(topic)
     except MillstreamError as error:
-        answer.error_code, answer.error_message = error_code(error), str(error)
+        answer.error_code, answer.error_message = error_code(error), error_message(error)
     return answer

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from millstream.base.errors import MillstreamError
 from millstream.broker.config_resources import BROKER, TOPIC, ConfigEntry, describe
 from millstream.broker.handlers import Call, handles
-from millstream.broker.kafka_errors import error_code
+from millstream.broker.kafka_errors import error_code, error_message
 from millstream.broker.wire import ApiKey, ErrorCode
 from millstream.broker.wire.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -39,7 +39,7 @@ def _describe(
     try:
         entries = describe(call.node, resource.resource_type, resource.resource_name)
     except MillstreamError as error:
-        answer.error_code, answer.error_message = error_code(error), str(error)
+        answer.error_code, answer.error_message = error_code(error), error_message(error)
         return answer
     answer.configs = list(_rows(entries, resource.configuration_keys, request))
     return answer

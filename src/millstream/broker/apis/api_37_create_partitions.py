@@ -4,7 +4,7 @@
 
 from millstream.base.errors import MillstreamError
 from millstream.broker.handlers import Call, handles
-from millstream.broker.kafka_errors import error_code
+from millstream.broker.kafka_errors import error_code, error_message
 from millstream.broker.wire import ApiKey
 from millstream.broker.wire.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -34,5 +34,5 @@ async def _grow(
         if not validate_only:
             await topics.add_partitions(topic, wanted.count)
     except MillstreamError as error:
-        answer.error_code, answer.error_message = error_code(error), str(error)
+        answer.error_code, answer.error_message = error_code(error), error_message(error)
     return answer

@@ -4,7 +4,7 @@
 from millstream.base.errors import MillstreamError
 from millstream.broker.config_resources import change, inherited_list
 from millstream.broker.handlers import Call, handles
-from millstream.broker.kafka_errors import error_code
+from millstream.broker.kafka_errors import error_code, error_message
 from millstream.broker.topic_config import InvalidConfig
 from millstream.broker.wire import ApiKey
 from millstream.broker.wire.messages.incremental_alter_configs import (
@@ -50,7 +50,7 @@ async def _alter(
             validate_only=validate_only,
         )
     except MillstreamError as error:
-        answer.error_code, answer.error_message = error_code(error), str(error)
+        answer.error_code, answer.error_message = error_code(error), error_message(error)
     return answer
 
 

@@ -1,0 +1,416 @@
+"""Every API that is offered, in every version of it: the table, and an answer that can be sent."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from millstream.broker.apis.api_18_api_versions import offered_versions
+from millstream.broker.handlers import HANDLERS, Later
+from millstream.broker.wire import APIS, RESPONSES, ApiKey, ErrorCode, Message
+from millstream.broker.wire.messages import (
+    alter_configs,
+    api_versions,
+    create_partitions,
+    create_topics,
+    delete_groups,
+    delete_records,
+    delete_topics,
+    describe_cluster,
+    describe_configs,
+    describe_groups,
+    describe_log_dirs,
+    describe_topic_partitions,
+    fetch,
+    find_coordinator,
+    heartbeat,
+    incremental_alter_configs,
+    init_producer_id,
+    leave_group,
+    list_config_resources,
+    list_groups,
+    list_offsets,
+    list_partition_reassignments,
+    metadata,
+    offset_delete,
+    offset_fetch,
+    offset_for_leader_epoch,
+)
+from tests.support.served_node import ServedNode, produce_request
+from tests.support.simulated_disk import SimulatedDisk
+from tests.unit.broker.group_steps import (
+    JOIN_AT_ONCE,
+    Joined,
+    commit_request,
+    join_request,
+    sync_request,
+)
+
+# The table of what to offer, as far as this version goes.
+OFFERED: dict[ApiKey, tuple[int, int]] = {
+    ApiKey.PRODUCE: (3, 12),
+    ApiKey.FETCH: (4, 17),
+    ApiKey.LIST_OFFSETS: (1, 10),
+    ApiKey.METADATA: (0, 13),
+    ApiKey.OFFSET_COMMIT: (2, 9),
+    ApiKey.OFFSET_FETCH: (1, 9),
+    ApiKey.FIND_COORDINATOR: (0, 6),
+    ApiKey.JOIN_GROUP: (0, 9),
+    ApiKey.HEARTBEAT: (0, 4),
+    ApiKey.LEAVE_GROUP: (0, 5),
+    ApiKey.SYNC_GROUP: (0, 5),
+    ApiKey.DESCRIBE_GROUPS: (0, 6),
+    ApiKey.LIST_GROUPS: (0, 5),
+    ApiKey.API_VERSIONS: (0, 4),
+    ApiKey.CREATE_TOPICS: (2, 7),
+    ApiKey.DELETE_TOPICS: (1, 6),
+    ApiKey.DELETE_RECORDS: (0, 2),
+    ApiKey.INIT_PRODUCER_ID: (0, 5),
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: (2, 4),
+    ApiKey.DESCRIBE_CONFIGS: (1, 4),
+    ApiKey.ALTER_CONFIGS: (0, 2),
+    ApiKey.DESCRIBE_LOG_DIRS: (1, 4),
+    ApiKey.CREATE_PARTITIONS: (0, 3),
+    ApiKey.DELETE_GROUPS: (0, 2),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: (0, 1),
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: (0, 0),
+    ApiKey.OFFSET_DELETE: (0, 0),
+    ApiKey.DESCRIBE_CLUSTER: (0, 2),
+    ApiKey.LIST_CONFIG_RESOURCES: (0, 1),
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: (0, 0),
+}
+EVERY_VERSION = [
+    pytest.param(key, version, id=f"{key.name.lower()}-v{version}")
+    for key, (first, last) in OFFERED.items()
+    for version in range(first, last + 1)
+]
+NO_TOPIC = "x" * 32_767  # as long as a name can be on the wire
+
+
+@dataclass
+class World:
+    """A node with something in it, and a name that no test used before."""
+
+    served: ServedNode
+    name: str
+    version: int
+
+    @property
+    def topic_id(self) -> bytes:
+        return self.served.node.topics.named("orders").id
+
+    def member(self) -> Joined:
+        joined = self.served.ask(join_request(group=self.name), JOIN_AT_ONCE)
+        return Joined(joined.member_id, joined.generation_id)
+
+    def stable(self) -> Joined:
+        me = self.member()
+        self.served.ask(sync_request(me.member_id, me.generation, group=self.name, all=b"all"))
+        return me
+
+    def new_topic(self) -> str:
+        return self.served.create(self.name).name
+
+
+Make = Callable[[World], Message]
+
+
+def fetch_request(topic: str, topic_id: bytes, *, offset: int = 0) -> fetch.FetchRequest:
+    place = fetch.FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 20)
+    wanted = fetch.FetchTopic(topic=topic, topic_id=topic_id, partitions=[place])
+    return fetch.FetchRequest(min_bytes=1, max_wait_ms=0, topics=[wanted])
+
+
+def list_offsets_request(topic: str) -> list_offsets.ListOffsetsRequest:
+    place = list_offsets.ListOffsetsPartition(partition_index=0, timestamp=-1)
+    return list_offsets.ListOffsetsRequest(
+        replica_id=-1, topics=[list_offsets.ListOffsetsTopic(name=topic, partitions=[place])]
+    )
+
+
+def metadata_request(name: str | None) -> metadata.MetadataRequest:
+    return metadata.MetadataRequest(
+        topics=[metadata.MetadataRequestTopic(name=name)], allow_auto_topic_creation=False
+    )
+
+
+def unknown_id(world: World) -> Message:
+    """The name is null from version 10 on; in the answer it may be so from version 12 on."""
+    wanted = metadata.MetadataRequestTopic(topic_id=b"\x01" * 16, name=None)
+    request = metadata.MetadataRequest(topics=[wanted])
+    return request if world.version >= 10 else metadata_request(NO_TOPIC)
+
+
+def offset_fetch_request(world: World, group: str) -> Message:
+    if world.version < 8:
+        wanted = offset_fetch.OffsetFetchRequestTopic(name="orders", partition_indexes=[0])
+        return offset_fetch.OffsetFetchRequest(group_id=group, topics=[wanted])
+    place = offset_fetch.OffsetFetchRequestTopics(name="orders", partition_indexes=[0])
+    one = offset_fetch.OffsetFetchRequestGroup(group_id=group, topics=[place])
+    return offset_fetch.OffsetFetchRequest(groups=[one])
+
+
+def find_request(key: str, key_type: int) -> Message:
+    return find_coordinator.FindCoordinatorRequest(
+        key=key, key_type=key_type, coordinator_keys=[key]
+    )
+
+
+def leave_request(world: World, member_id: str) -> Message:
+    who = leave_group.MemberIdentity(member_id=member_id)
+    return leave_group.LeaveGroupRequest(group_id=world.name, members=[who], member_id=member_id)
+
+
+def create_request(name: str, **more: Any) -> Message:
+    config = create_topics.CreatableTopicConfig(name="retention.ms", value="1000")
+    topic = create_topics.CreatableTopic(
+        name=name, num_partitions=1, replication_factor=1, configs=[config], **more
+    )
+    return create_topics.CreateTopicsRequest(topics=[topic])
+
+
+def delete_request(name: str, topic_id: bytes = bytes(16)) -> Message:
+    state = delete_topics.DeleteTopicState(name=None if any(topic_id) else name, topic_id=topic_id)
+    return delete_topics.DeleteTopicsRequest(topics=[state], topic_names=[name])
+
+
+def delete_records_request(topic: str, offset: int) -> Message:
+    place = delete_records.DeleteRecordsPartition(partition_index=0, offset=offset)
+    wanted = delete_records.DeleteRecordsTopic(name=topic, partitions=[place])
+    return delete_records.DeleteRecordsRequest(topics=[wanted])
+
+
+def epoch_request(topic: str) -> Message:
+    place = offset_for_leader_epoch.OffsetForLeaderPartition(partition=0, leader_epoch=0)
+    wanted = offset_for_leader_epoch.OffsetForLeaderTopic(topic=topic, partitions=[place])
+    return offset_for_leader_epoch.OffsetForLeaderEpochRequest(topics=[wanted])
+
+
+def describe_configs_request(name: str) -> Message:
+    resources = [
+        describe_configs.DescribeConfigsResource(
+            resource_type=kind, resource_name=resource, configuration_keys=None
+        )
+        for kind, resource in ((2, name), (4, "1"), (4, ""), (8, "1"))
+    ]
+    return describe_configs.DescribeConfigsRequest(
+        resources=resources, include_synonyms=True, include_documentation=True
+    )
+
+
+def alter_request(topic: str, value: str | None) -> Message:
+    config = alter_configs.AlterableConfig(name="retention.ms", value=value)
+    resource = alter_configs.AlterConfigsResource(
+        resource_type=2, resource_name=topic, configs=[config]
+    )
+    return alter_configs.AlterConfigsRequest(resources=[resource])
+
+
+def incremental_request(topic: str, value: str | None) -> Message:
+    config = incremental_alter_configs.AlterableConfig(name="retention.ms", value=value)
+    resource = incremental_alter_configs.AlterConfigsResource(
+        resource_type=2, resource_name=topic, configs=[config]
+    )
+    return incremental_alter_configs.IncrementalAlterConfigsRequest(resources=[resource])
+
+
+def log_dirs_request(topic: str) -> Message:
+    wanted = describe_log_dirs.DescribableLogDirTopic(topic=topic, partitions=[0])
+    return describe_log_dirs.DescribeLogDirsRequest(topics=[wanted])
+
+
+def grow_request(topic: str, count: int) -> Message:
+    wanted = create_partitions.CreatePartitionsTopic(name=topic, count=count, assignments=None)
+    return create_partitions.CreatePartitionsRequest(topics=[wanted])
+
+
+def offset_delete_request(group: str) -> Message:
+    place = offset_delete.OffsetDeleteRequestPartition(partition_index=0)
+    wanted = offset_delete.OffsetDeleteRequestTopic(name="orders", partitions=[place])
+    return offset_delete.OffsetDeleteRequest(group_id=group, topics=[wanted])
+
+
+def partitions_request(topic: str) -> Message:
+    wanted = describe_topic_partitions.TopicRequest(name=topic)
+    return describe_topic_partitions.DescribeTopicPartitionsRequest(topics=[wanted])
+
+
+def sync_of(world: World) -> Message:
+    me = world.member()
+    return sync_request(me.member_id, me.generation, group=world.name, all=b"all")
+
+
+def heartbeat_of(world: World, generation: int | None = None) -> Message:
+    me = world.stable()
+    return heartbeat.HeartbeatRequest(
+        group_id=world.name,
+        member_id=me.member_id,
+        generation_id=me.generation if generation is None else generation,
+    )
+
+
+# A request that succeeds.
+NORMAL: dict[ApiKey, Make] = {
+    ApiKey.PRODUCE: lambda world: produce_request(b"more"),
+    ApiKey.FETCH: lambda world: fetch_request("orders", world.topic_id),
+    ApiKey.LIST_OFFSETS: lambda world: list_offsets_request("orders"),
+    ApiKey.METADATA: lambda world: metadata_request("orders"),
+    ApiKey.OFFSET_COMMIT: lambda world: commit_request(1, group=world.name),
+    ApiKey.OFFSET_FETCH: lambda world: offset_fetch_request(world, "readers"),
+    ApiKey.FIND_COORDINATOR: lambda world: find_request("readers", 0),
+    ApiKey.JOIN_GROUP: lambda world: join_request(group=world.name, instance_id="desk"),
+    ApiKey.HEARTBEAT: heartbeat_of,
+    ApiKey.LEAVE_GROUP: lambda world: leave_request(world, world.stable().member_id),
+    ApiKey.SYNC_GROUP: sync_of,
+    ApiKey.DESCRIBE_GROUPS: lambda world: describe_groups.DescribeGroupsRequest(
+        groups=[world.name if world.stable() else ""]
+    ),
+    ApiKey.LIST_GROUPS: lambda world: list_groups.ListGroupsRequest(),
+    ApiKey.API_VERSIONS: lambda world: api_versions.ApiVersionsRequest(),
+    ApiKey.CREATE_TOPICS: lambda world: create_request(world.name),
+    ApiKey.DELETE_TOPICS: lambda world: delete_request(world.new_topic()),
+    ApiKey.DELETE_RECORDS: lambda world: delete_records_request("orders", 0),
+    ApiKey.INIT_PRODUCER_ID: lambda world: init_producer_id.InitProducerIdRequest(),
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: lambda world: epoch_request("orders"),
+    ApiKey.DESCRIBE_CONFIGS: lambda world: describe_configs_request("orders"),
+    ApiKey.ALTER_CONFIGS: lambda world: alter_request("orders", "5000"),
+    ApiKey.DESCRIBE_LOG_DIRS: lambda world: log_dirs_request("orders"),
+    ApiKey.CREATE_PARTITIONS: lambda world: grow_request(world.new_topic(), 2),
+    ApiKey.DELETE_GROUPS: lambda world: delete_groups.DeleteGroupsRequest(
+        groups_names=[world.served.ask(commit_request(1, group=world.name)) and world.name]
+    ),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: lambda world: incremental_request("orders", "5000"),
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: lambda world: (
+        list_partition_reassignments.ListPartitionReassignmentsRequest(topics=None)
+    ),
+    ApiKey.OFFSET_DELETE: lambda world: offset_delete_request("readers"),
+    ApiKey.DESCRIBE_CLUSTER: lambda world: describe_cluster.DescribeClusterRequest(),
+    ApiKey.LIST_CONFIG_RESOURCES: lambda world: list_config_resources.ListConfigResourcesRequest(),
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: lambda world: partitions_request("orders"),
+}
+
+# A request that is refused, where there is one.
+REFUSED: dict[ApiKey, Make] = {
+    ApiKey.PRODUCE: lambda world: produce_request(b"more", topic=NO_TOPIC),
+    ApiKey.FETCH: lambda world: fetch_request(NO_TOPIC, b"\x01" * 16),
+    ApiKey.LIST_OFFSETS: lambda world: list_offsets_request(NO_TOPIC),
+    ApiKey.METADATA: unknown_id,
+    ApiKey.OFFSET_COMMIT: lambda world: commit_request(1, group=world.name, topic=NO_TOPIC),
+    ApiKey.OFFSET_FETCH: lambda world: offset_fetch_request(world, NO_TOPIC),
+    ApiKey.FIND_COORDINATOR: lambda world: find_request(NO_TOPIC, 9),
+    ApiKey.JOIN_GROUP: lambda world: join_request("nobody", group=NO_TOPIC),
+    ApiKey.HEARTBEAT: lambda world: heartbeat_of(world, generation=99),
+    ApiKey.LEAVE_GROUP: lambda world: leave_request(world, NO_TOPIC),
+    ApiKey.SYNC_GROUP: lambda world: sync_request("nobody", 1, group=NO_TOPIC),
+    ApiKey.DESCRIBE_GROUPS: lambda world: describe_groups.DescribeGroupsRequest(groups=[NO_TOPIC]),
+    ApiKey.CREATE_TOPICS: lambda world: create_request(NO_TOPIC),
+    ApiKey.DELETE_TOPICS: lambda world: delete_request(NO_TOPIC, b"\x01" * 16),
+    ApiKey.DELETE_RECORDS: lambda world: delete_records_request(NO_TOPIC, 0),
+    ApiKey.INIT_PRODUCER_ID: lambda world: init_producer_id.InitProducerIdRequest(
+        transactional_id=NO_TOPIC
+    ),
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: lambda world: epoch_request(NO_TOPIC),
+    ApiKey.DESCRIBE_CONFIGS: lambda world: describe_configs_request(NO_TOPIC),
+    ApiKey.ALTER_CONFIGS: lambda world: alter_request("orders", NO_TOPIC),
+    ApiKey.CREATE_PARTITIONS: lambda world: grow_request(NO_TOPIC, 2),
+    ApiKey.DELETE_GROUPS: lambda world: delete_groups.DeleteGroupsRequest(groups_names=[NO_TOPIC]),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: lambda world: incremental_request("orders", NO_TOPIC),
+    ApiKey.OFFSET_DELETE: lambda world: offset_delete_request(NO_TOPIC),
+    ApiKey.DESCRIBE_CLUSTER: lambda world: describe_cluster.DescribeClusterRequest(endpoint_type=2),
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: lambda world: partitions_request(NO_TOPIC),
+}
+# Where one of these is given, the version cannot say more.
+SILENT = {
+    (ApiKey.DESCRIBE_CLUSTER, 0),  # has no endpoint type
+    (ApiKey.FIND_COORDINATOR, 0),  # has no key type
+    *((ApiKey.DESCRIBE_GROUPS, version) for version in range(6)),  # an unknown group is dead
+    *((ApiKey.OFFSET_FETCH, version) for version in range(1, 10)),  # no offset is no error
+}
+
+
+@pytest.fixture(scope="module")
+def full_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedNode]:
+    path: Path = tmp_path_factory.mktemp("node")
+    served = ServedNode(path, disk=SimulatedDisk(path))
+    served.create("orders", 2)
+    served.produce(b"a", b"b")
+    served.ask(commit_request(1))
+    yield served
+    served.close()
+
+
+def errors_in(message: object) -> set[int]:
+    """Every error code in an answer, at whatever depth."""
+    if isinstance(message, list):
+        return {code for item in message for code in errors_in(item)}
+    if not isinstance(message, Message):
+        return set()
+    found: set[int] = set()
+    for field in message.__schema__.fields:
+        value = getattr(message, field.name)
+        found |= {value} if field.name == "error_code" else errors_in(value)
+    return found - {0}
+
+
+def test_what_is_offered_is_what_the_table_says() -> None:
+    offered = {
+        ApiKey(api.api_key): (api.min_version, api.max_version)
+        for api in offered_versions().api_keys
+    }
+    assert offered == OFFERED
+
+
+def test_no_version_is_offered_that_the_wire_does_not_know() -> None:
+    for key, handler in HANDLERS.items():
+        api = APIS[ApiKey(key)]
+        assert all(api.has_version(version) for version in handler.versions)
+        assert handler.versions.step == 1
+
+
+def test_only_a_long_poll_ends_with_its_connection() -> None:
+    """Whatever changes something must be finished: half of it would be on disk."""
+    ending = {ApiKey(key) for key, handler in HANDLERS.items() if handler.ends_with_connection}
+    assert ending == {ApiKey.FETCH}
+
+
+def test_every_api_has_a_request_here() -> None:
+    assert NORMAL.keys() == OFFERED.keys()
+    assert REFUSED.keys() <= OFFERED.keys()
+
+
+@pytest.mark.parametrize(("key", "version"), EVERY_VERSION)
+def test_an_answer_can_be_sent_in_every_version(
+    full_node: ServedNode, key: ApiKey, version: int
+) -> None:
+    world = World(full_node, f"{key.name.lower()}-{version}", version)
+    answer = full_node.ask(NORMAL[key](world), version)
+    assert isinstance(answer, RESPONSES[key])
+    expected: set[int] = set()
+    if key is ApiKey.JOIN_GROUP and version == 4:  # an instance id is known from version 5 on
+        expected = {ErrorCode.MEMBER_ID_REQUIRED}
+    if key is ApiKey.DESCRIBE_CONFIGS:
+        expected = {ErrorCode.INVALID_REQUEST}  # of the resource type that has none
+    assert errors_in(answer) == expected
+
+
+@pytest.mark.parametrize(("key", "version"), [p for p in EVERY_VERSION if p.values[0] in REFUSED])
+def test_a_refusal_can_be_sent_in_every_version(
+    full_node: ServedNode, key: ApiKey, version: int
+) -> None:
+    world = World(full_node, f"no-{key.name.lower()}-{version}", version)
+    answer = full_node.ask(REFUSED[key](world), version)
+    assert isinstance(answer, RESPONSES[key])
+    assert bool(errors_in(answer)) == ((key, version) not in SILENT)
+
+
+def test_an_answer_that_comes_before_it_is_waited_for_is_not_lost() -> None:
+    arrived: list[Message] = []
+    early, late = Later(), Later()
+    answer = heartbeat.HeartbeatResponse()
+    early.resolve(answer)
+    early.then(arrived.append)
+    late.then(arrived.append)
+    late.resolve(answer)
+    assert arrived == [answer, answer]
