@@ -118,8 +118,8 @@ def consume(bootstrap: str, expected: int) -> list[int]:
     numbers: list[int] = []
     started = time.perf_counter()
     while len(numbers) < expected and time.perf_counter() - started < 60:
-        for message in consumer.consume(10_000, timeout=0.2):
-            numbers.append(int((message.value() or b"")[10:-1]))
+        messages = consumer.consume(10_000, timeout=0.2)
+        numbers += [int((message.value() or b"")[10:-1]) for message in messages]
     consumer.commit(asynchronous=False)
     consumer.close()
     return numbers

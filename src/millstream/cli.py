@@ -18,7 +18,7 @@ from millstream.commands.options import BadOption
 from millstream.commands.output import abandon_stdout, say
 from millstream.commands.positions import BadPosition
 from millstream.commands.records import BadFormat, BadInput
-from millstream.settings import BadConfigFile, BadSetting, SettingsConflict
+from millstream.settings import BadConfigFile, BadSetting, SettingsConflict, UnknownSetting
 
 # The nearest type wins: an error's own, then its family's. Numbers from 64 are those of
 # sysexits.h, which scripts know.
@@ -29,6 +29,7 @@ EXIT_CODES: Mapping[type[BaseException], int] = {
     BadFormat: 2,
     BadSetting: 2,
     SettingsConflict: 2,
+    UnknownSetting: 2,
     BadConfigFile: 2,
     BadInput: 65,
     BrokerUnreachable: 69,

@@ -82,6 +82,8 @@ class Broker:
 
     def start(self) -> "Broker":
         """Start, and return when clients can connect. After a stop or a kill it starts again."""
+        if self.is_running:
+            raise BrokerDidNotStart(reason=f"it runs already, in process {self.pid}")
         if self.data_dir is None:
             self.data_dir = Path(tempfile.mkdtemp(prefix="millstream-"))
         settings = {"log_level": "warning", **self._settings}

@@ -12,7 +12,7 @@ import difflib
 import os
 import re
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeVar, cast
@@ -378,6 +378,14 @@ class BadSetting(Rejected):
         self.setting, self.value, self.origin = setting, value, origin
 
 
+class UnknownSetting(Rejected):
+    def __init__(self, *, table: str, name: str, known: Sequence[str]) -> None:
+        near = difflib.get_close_matches(name, known, n=1)
+        hint = f"did you mean {near[0]}?" if near else "docs/settings.md lists them all"
+        super().__init__(f"there is no {table} setting {name!r}; {hint}")
+        self.table, self.name, self.known = table, name, known
+
+
 class SettingsConflict(Rejected):
     """Two settings that are fine alone and impossible together."""
 
@@ -443,12 +451,21 @@ def load(
     """The table's settings; an option that is None was not given."""
     env = os.environ if env is None else env
     file = read_config_file(env) if file is None else file
+    _check_options(table, options or {})
     values = {}
     for item in settings_of(table):
         given = _nearest(item, options or {}, env, file)
         if given is not None:
             values[item.name] = _parse(item, *given)
     return table(**values)
+
+
+def _check_options(table: type[TableT], options: Mapping[str, str | None]) -> None:
+    """Typer knows the options; this is for names that a program gives (`Broker(...)`)."""
+    names = [item.name for item in settings_of(table)]
+    for name in options:
+        if name not in names:
+            raise UnknownSetting(table=table.TABLE, name=name, known=names)
 
 
 def _nearest(

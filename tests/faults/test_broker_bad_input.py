@@ -134,7 +134,6 @@ def test_no_name_leaves_the_data_directory(broker: BrokerProcess, client: RawCli
     assert set(os.listdir(broker.data_dir.parent)) == around
 
 
-@pytest.mark.xfail(strict=True, reason="a deleted directory's name would be too long for the disk")
 def test_the_longest_name_can_be_created_written_and_deleted(client: RawClient) -> None:
     name = "x" * 249
     client.create_topic(name)

@@ -7,6 +7,8 @@ must wait for memory or for the disk: the client feels that, and nothing is drop
 
 import asyncio
 import logging
+import socket
+import struct
 from collections import deque
 from typing import Any, cast
 
@@ -31,7 +33,9 @@ logger = logging.getLogger(__name__)
 
 # Requests up to this size share the connection's buffer; a larger one gets its own.
 RECEIVE_BYTES = 32 << 10
-SIZE_BYTES = 4
+FRAME_SIZE = struct.Struct(">I")  # the protocol's int32; a negative one reads as > 2 GiB
+SIZE_BYTES = FRAME_SIZE.size
+PRODUCE, FETCH = int(ApiKey.PRODUCE), int(ApiKey.FETCH)
 # Answers that the client does not take: past the first the connection is not read any more.
 WRITE_BUFFER_HIGH_BYTES = 1 << 20
 
@@ -71,6 +75,8 @@ class Connection(asyncio.BufferedProtocol):
         self._waits_for_sync = False
         self._is_rejected = False
         self._is_closing = False
+        self._frame_bytes_max = node.config.frame_bytes_max
+        self._in_flight_max = node.config.requests_in_flight_max
         self.active_ms = node.now_ms()
 
     # --- the socket ---------------------------------------------------------------------------
@@ -84,6 +90,9 @@ class Connection(asyncio.BufferedProtocol):
             self._reject("too many connections (connections_max)")
             return
         self._transport.set_write_buffer_limits(high=WRITE_BUFFER_HIGH_BYTES)
+        connected = transport.get_extra_info("socket")
+        if connected is not None:  # a client that vanished must not hold a long poll for ever
+            connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         if self._large is not None:
@@ -139,9 +148,9 @@ class Connection(asyncio.BufferedProtocol):
                 self._pause()
                 return
             start = self._start + SIZE_BYTES
-            size = int.from_bytes(self._buffer[self._start : start], "big")
-            if size > self._node.config.frame_bytes_max:  # a negative int32 reads as > 2 GiB
-                limit = self._node.config.frame_bytes_max
+            (size,) = FRAME_SIZE.unpack_from(self._buffer, self._start)
+            if size > self._frame_bytes_max:
+                limit = self._frame_bytes_max
                 self._reject(f"a request of {size} bytes, the limit is {limit} (frame_bytes_max)")
                 return
             if available < SIZE_BYTES + size:
@@ -194,7 +203,7 @@ class Connection(asyncio.BufferedProtocol):
             or self._waits_for_sync
             or self._waits_for_memory
             or self._is_rejected
-            or len(self._slots) >= self._node.config.requests_in_flight_max
+            or len(self._slots) >= self._in_flight_max
             or (bool(self._slots) and self._slots[-1].is_last)
         )
 
@@ -266,11 +275,11 @@ class Connection(asyncio.BufferedProtocol):
             answer.then(lambda response: self._fill(slot, response))
         else:
             self._start_task(handler, self._new_slot(header), answer)
-        if handler.api_key is ApiKey.PRODUCE and self._node.commit.is_full:
+        if header.api_key == PRODUCE and self._node.commit.is_full:
             self._wait_for_sync()
 
     def _new_slot(self, header: RequestHeader) -> Slot:
-        is_last = header.api_key == ApiKey.FETCH
+        is_last = header.api_key == FETCH
         slot = Slot(header.api_version, header.correlation_id, is_last=is_last)
         self._slots.append(slot)
         return slot

@@ -270,7 +270,10 @@ class Topics:
         before = len(topic.partitions)
         self._check_strays(topic.name, before, partition_count)
         try:
-            opened = self._open_partitions(topic, before, partition_count)
+            opened = []
+            for number in range(before, partition_count):
+                opened += self._open_partitions(topic, number, number + 1)
+                await asyncio.sleep(0)  # each needs a few syncs: let others have their turn
             await self._put(topic.name, topic.to_json(partition_count=partition_count))
         except MillstreamError:
             for number in range(before, partition_count):

@@ -49,8 +49,10 @@ PARTITION_METADATA_FILE = "partition.metadata"
 RESERVE_FILE = "reserve"
 RESERVE_BYTES = 1 << 20
 RESERVE_MARGIN = 16  # the reserve is made only while this many times its size are free
-# A deleted partition: `<topic>-<partition>.<32 hex digits>-delete`, removed in the background.
-DELETED_DIRECTORY = re.compile(r".+-\d+\.[0-9a-f]{32}-delete")
+# A deleted partition: `<topic>-<partition>.<32 hex digits>-delete`, the front cut where the whole
+# would be longer than a file system allows (255).
+DELETED_DIRECTORY = re.compile(r".+\.[0-9a-f]{32}-delete")
+DELETED_FRONT_LENGTH_MAX = 200
 PARTITION_DIRECTORY = re.compile(r"(.+)-(\d+)")
 
 Partition: TypeAlias = tuple[str, int]
@@ -216,7 +218,8 @@ class LogDirectory:
         self.logs.pop(partition, None)
         directory = self.directory_of(partition)
         if self.disk.exists(directory):
-            doomed = directory.with_name(f"{directory.name}.{uuid.uuid4().hex}-delete")
+            front = directory.name[:DELETED_FRONT_LENGTH_MAX]
+            doomed = directory.with_name(f"{front}.{uuid.uuid4().hex}-delete")
             self.disk.rename(directory, doomed)
             self.disk.sync_directory(self.path)
             self._forget_offsets(partition)

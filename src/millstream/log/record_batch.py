@@ -178,6 +178,8 @@ def check_produced_batch(data: Bytes) -> BatchHeader:
         )
     if attributes & CONTROL:
         raise InvalidBatch("control batches are written by the broker alone")
+    if attributes & TRANSACTIONAL:
+        raise InvalidBatch("transactions are not supported yet (docs/not_supported.md)")
     if attributes & CODEC_MASK > ZSTD:
         raise InvalidBatch(f"unknown compression codec {header.codec}")
     if header.producer_id != NO_PRODUCER_ID:

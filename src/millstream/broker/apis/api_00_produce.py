@@ -4,6 +4,8 @@
 #   Does not: transactions, topic ids (version 13); look at the records inside a batch
 #             (docs/not_supported.md).
 
+from functools import partial
+
 from millstream.base.errors import MillstreamError, Rejected
 from millstream.broker.handlers import Call, Later, handles
 from millstream.broker.kafka_errors import error_code, error_message
@@ -27,19 +29,20 @@ def produce(request: ProduceRequest, call: Call) -> ProduceResponse | Later | No
         return _refuse_all(request, ErrorCode.INVALID_REQUIRED_ACKS)
     if request.transactional_id is not None:
         return _refuse_all(request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    waiting = _Waiting(ProduceResponse())
+    waiting = _Waiting()
+    response = ProduceResponse()
     for topic in request.topic_data:
         answers = [
             _append(topic.name, partition, request.acks, waiting, call)
             for partition in topic.partition_data
         ]
-        waiting.response.responses.append(
+        response.responses.append(
             TopicProduceResponse(name=topic.name, partition_responses=answers)
         )
     if request.acks == ACKS_NONE:
-        _check_all_taken(waiting.response)
+        _check_all_taken(response)
         return None
-    return waiting.response if waiting.count == 0 else waiting.later
+    return response if waiting.count == 0 else waiting.answer_with(response)
 
 
 class UnansweredProduceRefused(Rejected):
@@ -60,21 +63,24 @@ def _check_all_taken(response: ProduceResponse) -> None:
 
 
 class _Waiting:
-    """A response, and how many of its partitions are not durable yet."""
+    """How many partitions of a response are not durable yet. The last one to be sends it."""
 
-    __slots__ = ("count", "later", "response")
+    __slots__ = ("_later", "_response", "count")
 
-    def __init__(self, response: ProduceResponse) -> None:
-        self.response = response
+    def __init__(self) -> None:
         self.count = 0
-        self.later = Later()
+
+    def answer_with(self, response: ProduceResponse) -> Later:
+        self._response = response
+        self._later = Later()
+        return self._later
 
     def one_synced(self, answer: PartitionProduceResponse, error: MillstreamError | None) -> None:
         if error is not None:
             _refuse(answer, error)
         self.count -= 1
         if self.count == 0:
-            self.later.resolve(self.response)
+            self._later.resolve(self._response)
 
 
 def _append(
@@ -98,7 +104,7 @@ def _append(
     answer.log_start_offset = partition.log.start_offset
     if acks == ACKS_ALL and not partition.is_durable(appended.end_offset):
         waiting.count += 1
-        partition.when_synced(appended.end_offset, lambda error: waiting.one_synced(answer, error))
+        partition.when_synced(appended.end_offset, partial(waiting.one_synced, answer))
     node.commit.mark(partition, appended.size_bytes)
     return answer
 
