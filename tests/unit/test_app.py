@@ -1,4 +1,5 @@
 import asyncio
+import ipaddress
 import resource
 import sys
 from dataclasses import fields
@@ -31,6 +32,11 @@ def test_the_address_and_the_durability_are_translated() -> None:
     config = app.broker_config(settings)
     assert (config.host, config.port, config.is_relaxed) == ("0.0.0.0", 1234, True)
     assert not app.broker_config(BrokerSettings()).is_relaxed
+
+
+def test_nothing_listens_beyond_loopback_unless_told_to() -> None:
+    assert ipaddress.ip_address(BrokerSettings().listen.host).is_loopback
+    assert ipaddress.ip_address(BrokerConfig().host).is_loopback
 
 
 def test_the_defaults_of_settings_and_broker_agree() -> None:
