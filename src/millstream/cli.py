@@ -13,7 +13,7 @@ from typer.core import TyperGroup
 from millstream._version import __version__
 from millstream.base.errors import Corrupt, MillstreamError, Rejected, Retryable
 from millstream.commands import broker, consume, groups, produce, topics
-from millstream.commands.cluster import BrokerUnreachable, NotAllowed
+from millstream.commands.connecting import BrokerUnreachable, NotAllowed
 from millstream.commands.options import BadOption
 from millstream.commands.output import abandon_stdout, say
 from millstream.commands.positions import BadPosition

@@ -2,7 +2,7 @@ import pytest
 
 from millstream.base.errors import Corrupt, Rejected, Retryable
 from millstream.cli import EXIT_CODE_MEANINGS, EXIT_CODES, exit_code_of
-from millstream.commands.cluster import BrokerUnreachable, Partition, TopicNotFound
+from millstream.commands.connecting import BrokerUnreachable, Partition, TopicNotFound
 from millstream.commands.consume import Stop
 from millstream.commands.options import BadOption, parse_topic_configs
 from millstream.commands.output import counted, table

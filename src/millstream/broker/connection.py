@@ -73,7 +73,7 @@ class Connection(asyncio.BufferedProtocol):
         self._is_reading_paused = False
         self._waits_for_memory = False
         self._waits_for_sync = False
-        self._is_rejected = False
+        self._is_ending = False
         self._is_closing = False
         self._frame_bytes_max = node.config.frame_bytes_max
         self._in_flight_max = node.config.requests_in_flight_max
@@ -202,7 +202,7 @@ class Connection(asyncio.BufferedProtocol):
             self._is_writing_paused
             or self._waits_for_sync
             or self._waits_for_memory
-            or self._is_rejected
+            or self._is_ending
             or len(self._slots) >= self._in_flight_max
             or (bool(self._slots) and self._slots[-1].is_last)
         )
@@ -223,7 +223,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def stop_reading(self) -> None:
         """The broker stops: answer what was asked, take nothing new."""
-        self._waits_for_sync = True
+        self._is_ending = True
         self._pause()
 
     def _wait_for_sync(self) -> None:
@@ -311,7 +311,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         while self._slots and self._slots[0].chunks is not None:
             self._write(self._slots.popleft().chunks or [])
-        if self._is_rejected and not self._slots:
+        if self._is_ending and not self._slots:
             self.close()
         elif self._is_reading_paused:
             self._resume()
@@ -337,7 +337,7 @@ class Connection(asyncio.BufferedProtocol):
     def _reject(self, reason: str) -> None:
         """Take no more requests, and close when those that came before are answered."""
         logger.warning("connection %s closed: %s", self.peer, reason)
-        self._is_rejected = True
+        self._is_ending = True
         if self._slots:
             self._pause()
         else:

@@ -1,45 +1,38 @@
-"""The client commands' side of the wire: what they ask and change, through confluent-kafka.
+"""What the client commands ask of a cluster and change in it, through confluent-kafka's AdminClient.
 
-The only file here that knows AdminClient. Every call ends within a limit, and librdkafka's errors
-are translated here, once. Works with Millstream's broker and with Kafka alike.
+Every call ends within a limit, and fails in our own words (connecting.py).
 """
 
-import difflib
-import logging
-import socket
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
-from millstream.base.errors import MillstreamError, Rejected, Retryable
+from millstream.base.errors import MillstreamError
 from millstream.base.offsets import OffsetRange
+from millstream.commands.connecting import (
+    ANSWER_SECONDS_MAX,
+    CONNECT_SECONDS_MAX,
+    NoAnswerInTime,
+    Partition,
+    PartitionNotFound,
+    TopicNotFound,
+    admin_api,
+    bootstrap,
+    client_config,
+    error_from,
+    reach,
+)
 from millstream.commands.lag import Member, Retention
 from millstream.commands.positions import AtTime, Position, resolve
 from millstream.settings import Address, ClientSettings, load
 
-if TYPE_CHECKING:
-    from confluent_kafka import KafkaError
-
 T = TypeVar("T")
 
-CONNECT_SECONDS_MAX = 5.0
-ANSWER_SECONDS_MAX = 15.0
 RETRY_PAUSE_SECONDS = 0.1
 
 # Answers that a coordinator gives while it starts: the same question succeeds soon after.
 STARTING_UP = ("COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR")
-TIMEOUTS = ("_TIMED_OUT", "_TIMED_OUT_QUEUE", "_MSG_TIMED_OUT", "REQUEST_TIMED_OUT")
-UNREACHABLE = ("_TRANSPORT", "_ALL_BROKERS_DOWN", "_RESOLVE")
-NOT_ALLOWED = "_AUTHORIZATION_FAILED"
-
-
-class Partition(NamedTuple):
-    topic: str
-    number: int
-
-    def __str__(self) -> str:
-        return f"{self.topic}[{self.number}]"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,140 +61,6 @@ class Group:
     @property
     def exists(self) -> bool:
         return self.state != "dead"
-
-
-class BrokerUnreachable(Retryable):
-    def __init__(self, *, brokers: str, reason: str) -> None:
-        super().__init__(
-            f"No broker answers at {brokers} ({reason}). Start one with `millstream broker`, or "
-            "say where it is with --brokers or MILLSTREAM_BROKERS"
-        )
-        self.brokers, self.reason = brokers, reason
-
-
-class NoAnswerInTime(Retryable):
-    def __init__(self, *, doing: str) -> None:
-        super().__init__(f"Cannot {doing}: the broker did not answer in time. Try again")
-        self.doing = doing
-
-
-class TopicNotFound(Rejected):
-    def __init__(self, *, topic: str, known: Iterable[str] = ()) -> None:
-        near = difflib.get_close_matches(topic, list(known), n=1)
-        hint = (
-            f"Did you mean {near[0]}?"
-            if near
-            else f"Create it with `millstream topics create {topic}`"
-        )
-        super().__init__(f"Topic {topic} does not exist. {hint}")
-        self.topic = topic
-
-
-class PartitionNotFound(Rejected):
-    def __init__(self, *, partition: Partition, count: int) -> None:
-        super().__init__(
-            f"{partition} does not exist: {partition.topic} has partitions 0-{count - 1}"
-        )
-        self.partition = partition
-
-
-class GroupNotFound(Rejected):
-    def __init__(self, *, group: str, known: Iterable[str] = ()) -> None:
-        near = difflib.get_close_matches(group, list(known), n=1)
-        hint = (
-            f"Did you mean {near[0]}?" if near else "`millstream groups list` shows those that do"
-        )
-        super().__init__(f"Group {group} does not exist. {hint}")
-        self.group = group
-
-
-class NotAllowed(Rejected):
-    def __init__(self, *, doing: str) -> None:
-        super().__init__(f"Cannot {doing}: the broker's access rules do not allow it")
-        self.doing = doing
-
-
-class RefusedByBroker(Rejected):
-    def __init__(self, *, doing: str, code: str, reason: str) -> None:
-        super().__init__(f"Cannot {doing}: {reason.rstrip('. ')} ({code})")
-        self.doing, self.code, self.reason = doing, code, reason
-
-
-def error_from(error: "KafkaError", *, doing: str, brokers: str) -> MillstreamError:
-    code = error.name()
-    if code in UNREACHABLE:
-        return BrokerUnreachable(brokers=brokers, reason="the connection failed")
-    if code in TIMEOUTS:
-        return NoAnswerInTime(doing=doing)
-    if code.endswith(NOT_ALLOWED):
-        return NotAllowed(doing=doing)
-    return RefusedByBroker(doing=doing, code=code, reason=error.str() or code)
-
-
-def reach(brokers: tuple[Address, ...], *, seconds_max: float = CONNECT_SECONDS_MAX) -> None:
-    """Connect to any of them, or say why not. librdkafka would retry for ever, and not say."""
-    reason = ""
-    for broker in brokers:
-        try:
-            limit = seconds_max / len(brokers)
-            socket.create_connection((broker.host, broker.port), timeout=limit).close()
-        except OSError as error:
-            reason = (error.strerror or str(error) or type(error).__name__).lower()
-        else:
-            return
-    raise BrokerUnreachable(brokers=bootstrap(brokers), reason=reason)
-
-
-def bootstrap(brokers: tuple[Address, ...]) -> str:
-    return ",".join(map(str, brokers))
-
-
-class Watch:
-    """Whether librdkafka has lost every broker, and for how long.
-
-    librdkafka reconnects for ever by itself; `check` ends the wait after CONNECT_SECONDS_MAX.
-    """
-
-    def __init__(self, brokers: tuple[Address, ...]) -> None:
-        self.brokers = brokers
-        self.lost_at: float | None = None  # by the monotonic clock
-
-    def on_error(self, error: "KafkaError") -> None:
-        if error.name() == "_ALL_BROKERS_DOWN" and self.lost_at is None:
-            self.lost_at = time.monotonic()
-
-    def check(self) -> None:
-        """Call while nothing arrives."""
-        lost_at = self.lost_at
-        if lost_at is None:
-            return
-        try:
-            reach(self.brokers, seconds_max=1.0)
-            self.lost_at = None
-        except BrokerUnreachable:
-            if time.monotonic() - lost_at > CONNECT_SECONDS_MAX:
-                raise
-
-
-def admin_api() -> Any:
-    """confluent_kafka.admin, imported late and untyped: it does not export its names to mypy."""
-    import confluent_kafka.admin
-
-    return confluent_kafka.admin
-
-
-def client_config(brokers: tuple[Address, ...], watch: Watch | None = None) -> dict[str, Any]:
-    """What every client has in common: a name, a short patience, and no chatter on stderr."""
-    silent = logging.getLogger("millstream.librdkafka")
-    silent.propagate = False
-    silent.addHandler(logging.NullHandler())
-    return {
-        "bootstrap.servers": bootstrap(brokers),
-        "client.id": "millstream-cli",
-        "logger": silent,
-        "error_cb": watch.on_error if watch else lambda _error: None,
-        "socket.timeout.ms": int(ANSWER_SECONDS_MAX * 1000),
-    }
 
 
 def open_cluster(brokers: str | None) -> "Cluster":

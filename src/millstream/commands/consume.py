@@ -12,15 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from millstream.base.offsets import OffsetRange
-from millstream.commands.cluster import (
-    Cluster,
-    Partition,
-    Watch,
-    bootstrap,
-    client_config,
-    error_from,
-    open_cluster,
-)
+from millstream.commands.cluster import Cluster, open_cluster
+from millstream.commands.connecting import Partition, Watch, bootstrap, client_config, error_from
 from millstream.commands.options import BadOption, Brokers
 from millstream.commands.output import abandon_stdout, say, terminate_as_interrupt
 from millstream.commands.positions import (

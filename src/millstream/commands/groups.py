@@ -12,13 +12,8 @@ import typer
 from millstream.base.errors import Rejected
 from millstream.base.offsets import OffsetRange
 from millstream.base.quantity import format_duration_roughly
-from millstream.commands.cluster import (
-    Cluster,
-    Group,
-    GroupNotFound,
-    Partition,
-    open_cluster,
-)
+from millstream.commands.cluster import Cluster, Group, open_cluster
+from millstream.commands.connecting import GroupNotFound, Partition
 from millstream.commands.lag import LagTotal, Member, PartitionLag, total
 from millstream.commands.options import BadOption, Brokers, Json, Yes
 from millstream.commands.output import confirm, counted, print_json, print_table, say

@@ -18,7 +18,8 @@ import typer
 
 from millstream.base.errors import MillstreamError, Rejected
 from millstream.base.offsets import OffsetRange
-from millstream.commands.cluster import Cluster, NotAllowed, Watch, client_config, open_cluster
+from millstream.commands.cluster import Cluster, open_cluster
+from millstream.commands.connecting import NotAllowed, Watch, client_config
 from millstream.commands.options import BadOption, Brokers, Json, parse_pair
 from millstream.commands.output import counted, print_json, say, terminate_as_interrupt
 from millstream.commands.records import LineReader, OutgoingRecord

@@ -8,14 +8,8 @@ import typer
 from millstream.base.errors import Rejected
 from millstream.base.offsets import OffsetRange
 from millstream.base.quantity import format_duration_ms, format_size
-from millstream.commands.cluster import (
-    Cluster,
-    ConfigValue,
-    Partition,
-    RefusedByBroker,
-    open_cluster,
-    retention_from,
-)
+from millstream.commands.cluster import Cluster, ConfigValue, open_cluster, retention_from
+from millstream.commands.connecting import Partition, RefusedByBroker
 from millstream.commands.options import BadOption, Brokers, Config, Json, Yes, parse_topic_configs
 from millstream.commands.output import confirm, counted, print_json, print_table, say
 from millstream.commands.positions import AtOffset, AtTime, Latest, format_time_ms, parse_position
