@@ -16,6 +16,7 @@ from typing import Protocol
 from bench import footprint, java_client, latency, small_requests, throughput
 from bench.brokers import SIDES, Contender, Contenders, Mode, contenders
 from bench.client import CHUNK, Work, run_client
+from bench.process_usage import OthersShare
 from bench.report import print_table, write_markdown
 from bench.results import Results
 
@@ -42,14 +43,15 @@ def main() -> None:
     is_ours_kafka = options.ours == "kafka"
     warm_up_records = WARM_UP_RECORDS_QUICK if options.quick else WARM_UP_RECORDS
     results = Results()
-    started_s = time.monotonic()
+    others, started_s = OthersShare(), time.monotonic()
     with contenders(is_ours_kafka=is_ours_kafka) as running:
         warm_up(running, warm_up_records)
         run_cases(selected_cases(options), running, rounds=options.rounds, results=results)
         footprint.measure_peak(running, results)
     elapsed_s = time.monotonic() - started_s
     print_table(results)
-    print(f"{elapsed_s:.0f} s in all")
+    others_percent = others.percent()
+    print(f"{elapsed_s:.0f} s in all; others used {others_percent:.0f} % of the CPU meanwhile")
     is_full = not (options.quick or options.only or is_ours_kafka)
     out = options.out or (DOCUMENT if is_full else None)
     if out is not None:
@@ -59,6 +61,7 @@ def main() -> None:
             rounds=options.rounds,
             warm_up_records=warm_up_records,
             elapsed_s=elapsed_s,
+            others_percent=others_percent,
         )
         print(f"written to {out}")
 

@@ -32,6 +32,38 @@ def usage_of(pid: int) -> Usage:
     )
 
 
+class OthersShare:
+    """How much of the machine's CPU others use while we measure, the kernel's own work included.
+
+    Ours is what this process and its children used, counted when a child has ended: ask when
+    all have.
+    """
+
+    def __init__(self) -> None:
+        self._busy_s, self._all_s, self._ours_s = (
+            _machine_cpu_s(),
+            _machine_cpu_s(is_idle_too=True),
+            _own_cpu_s(),
+        )
+
+    def percent(self) -> float:
+        all_s = _machine_cpu_s(is_idle_too=True) - self._all_s
+        others_s = (_machine_cpu_s() - self._busy_s) - (_own_cpu_s() - self._ours_s)
+        return max(0.0, 100 * others_s / all_s)
+
+
+def _machine_cpu_s(*, is_idle_too: bool = False) -> float:
+    # cpu user nice system idle iowait irq softirq steal guest guest_nice (guests are in user)
+    ticks = [int(field) for field in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
+    idle, waiting = ticks[3], ticks[4]
+    return (sum(ticks) - (0 if is_idle_too else idle + waiting)) / TICKS_PER_S
+
+
+def _own_cpu_s() -> float:
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
+
+
 def process_tree(pid: int) -> list[int]:
     """The process and its living descendants."""
     children: dict[int, list[int]] = {}

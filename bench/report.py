@@ -63,7 +63,13 @@ def print_table(results: Results) -> None:
 
 
 def write_markdown(
-    path: Path, results: Results, *, rounds: int, warm_up_records: int, elapsed_s: float
+    path: Path,
+    results: Results,
+    *,
+    rounds: int,
+    warm_up_records: int,
+    elapsed_s: float,
+    others_percent: float,
 ) -> None:
     rows = [" | ".join(_cells(line)) for line in results.lines]
     table = [

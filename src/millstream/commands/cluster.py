@@ -1,4 +1,4 @@
-"""What the client commands ask of a cluster and change in it, through confluent-kafka's AdminClient.
+"""What the client commands ask of a cluster and change in it, through confluent-kafka's admin.
 
 Every call ends within a limit, and fails in our own words (connecting.py).
 """
