@@ -23,13 +23,15 @@ from millstream.base.disk import (
 )
 
 DISK = RealDisk()
+# Larger than any file that the test run itself writes (its own output may go to one).
+FILE_BYTES_MAX = 1 << 30
 
 
 @pytest.fixture
 def _file_size_limit() -> Iterator[None]:
-    """Files may have 1000 bytes: the kernel takes a part of a longer write, then refuses."""
+    """The kernel takes a part of a write past the limit, then refuses."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (FILE_BYTES_MAX, hard))
     yield
     resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
@@ -54,13 +56,13 @@ def test_more_chunks_than_the_kernel_takes_at_once_are_all_written(
 @pytest.mark.usefixtures("_file_size_limit")
 def test_a_write_that_fits_only_in_part_leaves_nothing(tmp_path: Path) -> None:
     file = DISK.open(tmp_path / "file")
-    file.append([bytes(900)])
+    file.truncate(FILE_BYTES_MAX - 100)
     with pytest.raises(DiskFull) as caught:
         file.append([b"x" * 60, b"y" * 60])
     assert str(tmp_path / "file") in str(caught.value)
-    assert file.size == os.path.getsize(tmp_path / "file") == 900
+    assert file.size == os.path.getsize(tmp_path / "file") == FILE_BYTES_MAX - 100
     file.append([bytes(100)])
-    assert file.size == 1000
+    assert file.size == FILE_BYTES_MAX
 
 
 def test_no_space_is_told_from_a_broken_disk(tmp_path: Path) -> None:
