@@ -7,6 +7,6 @@ with Broker() as broker:
 """
 
 from millstream._version import __version__
-from millstream.embedded import Broker
+from millstream.embedded import Broker, BrokerDidNotStart
 
-__all__ = ["Broker", "__version__"]
+__all__ = ["Broker", "BrokerDidNotStart", "__version__"]

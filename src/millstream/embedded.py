@@ -29,6 +29,10 @@ class BrokerDidNotStart(Rejected):
         self.reason = reason
 
 
+class BrokerMisused(Rejected):
+    """`Broker` was called in a way that cannot work."""
+
+
 class Broker:
     """A running broker; use it as a context manager, or call `start` and `stop`.
 
@@ -45,6 +49,8 @@ class Broker:
         host: str = "127.0.0.1",
         **settings: str | int | bool,
     ) -> None:
+        if {"data", "listen"} & set(settings):
+            raise BrokerMisused("Broker takes data_dir=, host= and port= for `data` and `listen`")
         self._given_dir = None if data_dir is None else Path(data_dir)
         self.data_dir = self._given_dir
         self._host = host
@@ -57,7 +63,9 @@ class Broker:
     def bootstrap(self) -> str:
         """The address for a client's `bootstrap.servers`."""
         if self._process is None:
-            raise BrokerDidNotStart(reason="use it in a `with` block, or call start() first")
+            raise BrokerMisused(
+                "the broker is not running: use it in a `with` block, or start() it"
+            )
         return self._bootstrap
 
     @property
@@ -68,6 +76,10 @@ class Broker:
     @property
     def is_running(self) -> bool:
         return self._process is not None and self._process.poll() is None
+
+    def __repr__(self) -> str:
+        where = f"{self._bootstrap}, process {self.pid}" if self.is_running else "not running"
+        return f"<Broker {where}, data in {self.data_dir or 'a temporary directory'}>"
 
     def __enter__(self) -> "Broker":
         return self.start()
@@ -83,14 +95,14 @@ class Broker:
     def start(self) -> "Broker":
         """Start, and return when clients can connect. After a stop or a kill it starts again."""
         if self.is_running:
-            raise BrokerDidNotStart(reason=f"it runs already, in process {self.pid}")
+            raise BrokerMisused(f"the broker runs already, in process {self.pid}")
         if self.data_dir is None:
             self.data_dir = Path(tempfile.mkdtemp(prefix="millstream-"))
         settings = {"log_level": "warning", **self._settings}
         settings |= {"data": str(self.data_dir), "listen": f"{self._host}:{self._port}"}
         # The child must not get our signals (Ctrl-C at a terminal): it stops when we do.
         self._process = subprocess.Popen(
-            [sys.executable, "-c", CHILD, json.dumps(settings)],
+            [sys.executable, "-c", CHILD, json.dumps(settings), self._temporary_dir],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             start_new_session=True,
@@ -137,14 +149,22 @@ class Broker:
             if pipe is not None:
                 pipe.close()
 
+    @property
+    def _temporary_dir(self) -> str:
+        """The directory that goes with the broker, if it is ours to remove."""
+        return str(self.data_dir) if self._given_dir is None and self.data_dir else ""
+
     def _remove_temporary(self) -> None:
-        if self._given_dir is None and self.data_dir is not None:
-            shutil.rmtree(self.data_dir, ignore_errors=True)
+        if self._temporary_dir:
+            shutil.rmtree(self._temporary_dir, ignore_errors=True)
             self.data_dir = None
 
 
 def main() -> int:
-    """The child: run a broker until standard input ends; reports in one JSON line."""
+    """The child: run a broker until standard input ends; reports in one JSON line.
+
+    If the parent ended without a stop, its temporary directory is removed here.
+    """
     started = time.perf_counter()
     from millstream.app import run_broker
     from millstream.broker.server import BrokerServer
@@ -159,7 +179,10 @@ def main() -> int:
     try:
         options = {name: _text(value) for name, value in json.loads(sys.argv[1]).items()}
         settings = load(BrokerSettings, options=options)
-        return run_broker(settings, when_ready=when_ready, until_closed=sys.stdin)
+        exit_code = run_broker(settings, when_ready=when_ready, until_closed=sys.stdin)
+        if sys.argv[2] and select.select([sys.stdin], [], [], 0)[0]:
+            shutil.rmtree(sys.argv[2], ignore_errors=True)
+        return exit_code
     except MillstreamError as error:
         report(error=str(error))
         return 1

@@ -240,7 +240,7 @@ class BrokerSettings:
     data: Path = setting(  # noqa: RUF009 - `setting` is `field` with our metadata
         Path("broker.millstream"),
         directory(),
-        "Where topics, committed offsets and transactions are kept.",
+        "Where topics, records and committed offsets are kept.",
     )
     listen: Address = setting(  # noqa: RUF009 - the same
         Address("127.0.0.1", 9092),

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from millstream import Broker
-from millstream.embedded import BrokerDidNotStart
+from millstream.embedded import BrokerDidNotStart, BrokerMisused
 from tests.support.broker_process import (
     READY_LINE,
     BrokerProcess,
@@ -77,7 +77,7 @@ class TestBroker:
 
     def test_starting_it_twice_is_refused_and_harms_nothing(self) -> None:
         with Broker() as broker:
-            with pytest.raises(BrokerDidNotStart, match="runs already"):
+            with pytest.raises(BrokerMisused, match="runs already"):
                 broker.start()
             assert serves(broker.bootstrap)
             assert broker.data_dir is not None
@@ -110,8 +110,13 @@ class TestBroker:
         assert broker.data_dir is None, "its temporary directory is gone"
 
     def test_before_its_start_it_says_how_to_use_it(self) -> None:
-        with pytest.raises(BrokerDidNotStart, match="with"):
+        with pytest.raises(BrokerMisused, match="with"):
             _ = Broker().bootstrap
+
+    @pytest.mark.parametrize("name", ["data", "listen"])
+    def test_settings_that_have_arguments_of_their_own_are_refused(self, name: str) -> None:
+        with pytest.raises(BrokerMisused, match="data_dir"):
+            Broker(**{name: "elsewhere"})  # type: ignore[arg-type] # what a user would write
 
     @pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGTERM])
     def test_it_ends_when_its_parent_does(self, ending: signal.Signals) -> None:

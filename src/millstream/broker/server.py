@@ -42,7 +42,8 @@ PRODUCER_EXPIRY_MS = 24 * 3600 * 1000
 class AddressInUse(Rejected):
     def __init__(self, *, host: str, port: int) -> None:
         super().__init__(
-            f"{host}:{port} is in use by another process; stop that one, or listen elsewhere"
+            f"{host}:{port} is in use by another process; stop that one, or listen elsewhere "
+            "(--listen)"
         )
         self.host, self.port = host, port
 
@@ -135,7 +136,9 @@ class BrokerServer:
         except OSError as error:
             if error.errno == errno.EADDRINUSE:
                 raise AddressInUse(host=self.host, port=self.port) from error
-            reason = os.strerror(error.errno) if error.errno else str(error)
+            # The resolver's errors have numbers of their own, which are negative.
+            is_system = error.errno is not None and error.errno > 0
+            reason = os.strerror(error.errno or 0) if is_system else "no such host"
             raise CannotListen(host=self.host, port=self.port, reason=reason) from error
         self.port = self._server.sockets[0].getsockname()[1]
 

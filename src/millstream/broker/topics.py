@@ -248,7 +248,7 @@ class Topics:
             topic = Topic(name, uuid.uuid4().bytes, dict(overrides))
             await self._grow(topic, partition_count)
             self._show(topic)
-        logger.info("topic %s created with %d partitions", name, partition_count)
+        logger.info("topic %s created, partitions: %d", name, partition_count)
         return topic
 
     def check_growth(self, topic: Topic, partition_count: int) -> None:

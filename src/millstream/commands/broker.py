@@ -8,7 +8,11 @@ from typing import Annotated, Any
 
 import typer
 
-from millstream.settings import BrokerSettings, Setting, load, settings_of
+from millstream.commands.output import say
+from millstream.settings import Address, BrokerSettings, Setting, load, settings_of
+
+# What to write for a unit: "64MiB" and "7d" are understood besides plain numbers.
+METAVARS = {"bytes": "SIZE", "ms": "DURATION"}
 
 
 def broker(**options: str | None) -> None:
@@ -22,18 +26,20 @@ def broker(**options: str | None) -> None:
 
     def when_ready(server: BrokerServer) -> None:
         print(
-            f"millstream broker ready on {server.host}:{server.port}, data in {settings.data}, "
+            f"millstream broker ready on {Address(server.host, server.port)}, "
+            f"data in {settings.data}, "
             f"durability {settings.durability}",
             flush=True,
         )
 
     exit_code = run_broker(settings, when_ready=when_ready)
+    say("millstream broker stopped" if exit_code == 0 else "millstream broker stopped uncleanly")
     if exit_code:
         raise typer.Exit(exit_code)
 
 
 def _parameter(item: Setting) -> inspect.Parameter:
-    metavar = item.kind.unit.upper()
+    metavar = METAVARS.get(item.kind.unit, item.kind.unit.upper())
     option = typer.Option(
         item.option, metavar=metavar, help=f"{item.help}  [default: {item.default_text}]"
     )

@@ -109,6 +109,8 @@ class LogDirectory:
         if isinstance(self.disk, RealDisk):
             try:
                 path.mkdir(parents=True, exist_ok=True)
+            except FileExistsError as error:
+                raise Unwritable(path=path, reason="a file is there, not a directory") from error
             except OSError as error:
                 raise Unwritable(path=path, reason=os.strerror(error.errno or 0)) from error
         lock = FileLock(path / LOCK_FILE)
