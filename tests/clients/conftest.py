@@ -14,6 +14,8 @@ from tests.clients.steps import unique_name
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.kafka_jars import MissingToolError, java_command, kafka_classpath
 
+# Some tests write old timestamps: retention must not come while they look.
+KEEPS_OLD_RECORDS = {"log.retention.check.interval.ms": "3600000"}
 BROKERS = ["millstream", pytest.param("apache-kafka", marks=pytest.mark.full)]
 
 
@@ -21,12 +23,12 @@ BROKERS = ["millstream", pytest.param("apache-kafka", marks=pytest.mark.full)]
 def bootstrap(request: pytest.FixtureRequest) -> Iterator[str]:
     """The address of a running broker, one per session and kind."""
     if request.param == "apache-kafka":
-        with ApacheKafka() as kafka:
+        with ApacheKafka(extra_properties=KEEPS_OLD_RECORDS) as kafka:
             yield kafka.bootstrap
     else:
         from millstream import Broker  # here, so that Kafka's half runs without ours
 
-        with Broker(data_dir=None, port=0) as broker:
+        with Broker(retention_check_interval_ms="1h") as broker:
             yield broker.bootstrap
 
 

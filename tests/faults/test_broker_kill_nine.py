@@ -10,6 +10,7 @@ MILLSTREAM_FAULT_SEED repeats a run's moments (not the operating system's timing
 """
 
 import os
+import signal
 import threading
 import time
 from contextlib import suppress
@@ -123,18 +124,25 @@ def committed_offsets(client: RawClient) -> dict[int, int]:
     }
 
 
+def kill_process(broker: Broker) -> None:
+    """As somebody else would: the object that watches the process knows nothing of it."""
+    if broker.is_running:
+        os.kill(broker.pid, signal.SIGKILL)
+
+
 def kill_under_load(broker: Broker, operator: Operator, seconds: float) -> None:
     """The operator works in this thread until another one kills the broker."""
-    killer = threading.Timer(seconds, broker.kill)
+    killer = threading.Timer(seconds, kill_process, (broker,))
     killer.start()
     operator.work(broker.bootstrap)
     killer.join()
+    broker.kill()
 
 
 def start_again(broker: Broker, random: Random) -> None:
     """Start; now and then it is killed while it does, so that it must recover from that too."""
     if random.random() < 0.4:
-        killer = threading.Timer(random.uniform(0, START_SECONDS), broker.kill)
+        killer = threading.Timer(random.uniform(0, START_SECONDS), kill_process, (broker,))
         killer.start()
         with suppress(BrokerDidNotStart):
             broker.start()

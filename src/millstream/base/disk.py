@@ -24,6 +24,7 @@ Bytes: TypeAlias = bytes | bytearray | memoryview
 IOVEC_MAX = 1024
 # No space, quota exceeded, file too large for the file system: all three heal when space is freed.
 FULL_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+NO_DESCRIPTOR_ERRNOS = frozenset({errno.EMFILE, errno.ENFILE})
 
 
 class DiskFull(Retryable):
@@ -31,6 +32,17 @@ class DiskFull(Retryable):
 
     def __init__(self, *, path: Path) -> None:
         super().__init__(f"{path}: no space left on the disk; free some, writing goes on by itself")
+        self.path = path
+
+
+class TooManyOpenFiles(Retryable):
+    """The process or the system has no file descriptor left; nothing was written or lost."""
+
+    def __init__(self, *, path: Path) -> None:
+        super().__init__(
+            f"{path}: too many open files; raise the limit (ulimit -n), or have fewer partitions, "
+            "segments or connections"
+        )
         self.path = path
 
 
@@ -253,25 +265,37 @@ class RealFile:
 
 @contextlib.contextmanager
 def _translated(path: Path, action: str) -> Iterator[None]:
-    """What the operating system refuses becomes an error of ours, with its path."""
+    """What fails in the operating system becomes an error of ours, with its path."""
     try:
         yield
     except OSError as error:
-        if error.errno in FULL_ERRNOS:
-            raise DiskFull(path=path) from error
+        _raise_if_it_heals(path, error)
         raise DiskFailed(path=path, action=action, error=error) from error
+
+
+@contextlib.contextmanager
+def _refused(path: Path) -> Iterator[None]:
+    """The same for what a user can have chosen wrongly: a path and its rights."""
+    try:
+        yield
+    except OSError as error:
+        _raise_if_it_heals(path, error)
+        raise Unwritable(path=path, reason=os.strerror(error.errno or 0)) from error
+
+
+def _raise_if_it_heals(path: Path, error: OSError) -> None:
+    if error.errno in FULL_ERRNOS:
+        raise DiskFull(path=path) from error
+    if error.errno in NO_DESCRIPTOR_ERRNOS:
+        raise TooManyOpenFiles(path=path) from error
 
 
 class RealDisk:
     """A `Disk` on the operating system."""
 
     def open(self, path: Path) -> DiskFile:
-        try:
+        with _refused(path):
             return RealFile(path)
-        except OSError as error:
-            if error.errno in FULL_ERRNOS:
-                raise DiskFull(path=path) from error
-            raise Unwritable(path=path, reason=os.strerror(error.errno or 0)) from error
 
     def names(self, directory: Path) -> list[str]:
         return os.listdir(directory)
@@ -280,12 +304,8 @@ class RealDisk:
         return path.exists()
 
     def make_directory(self, path: Path) -> None:
-        try:
+        with _refused(path):
             path.mkdir(exist_ok=True)
-        except OSError as error:
-            if error.errno in FULL_ERRNOS:
-                raise DiskFull(path=path) from error
-            raise Unwritable(path=path, reason=os.strerror(error.errno or 0)) from error
 
     def remove_directory(self, path: Path) -> None:
         with _translated(path, "removal"):

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from millstream.base.disk import DiskFailed, DiskFull, Unwritable
+from millstream.base.disk import DiskFailed, DiskFull, TooManyOpenFiles, Unwritable
 from millstream.base.errors import Corrupt, MillstreamError, Rejected, Retryable
 from millstream.broker.topic_config import InvalidConfig
 from millstream.broker.topics import (
@@ -48,6 +48,7 @@ KAFKA_ERROR_CODES: Mapping[type[MillstreamError], ErrorCode] = {
     DiskFull: ErrorCode.KAFKA_STORAGE_ERROR,
     DiskFailed: ErrorCode.KAFKA_STORAGE_ERROR,
     Unwritable: ErrorCode.KAFKA_STORAGE_ERROR,
+    TooManyOpenFiles: ErrorCode.KAFKA_STORAGE_ERROR,
 }
 # A string of an answer has at most 32 KiB; what is longer than this helps nobody.
 MESSAGE_LENGTH_MAX = 1_000

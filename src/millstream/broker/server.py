@@ -1,7 +1,6 @@
 """The broker: opens the data directory, listens, keeps house, and stops without losing anything."""
 
 import asyncio
-import contextlib
 import errno
 import logging
 import os
@@ -25,6 +24,7 @@ from millstream.broker.producer_ids import ProducerIds
 from millstream.broker.request_memory import RequestMemory
 from millstream.broker.topics import INTERNAL_TOPIC_IDS, METADATA_TOPIC, OFFSETS_TOPIC, Topics
 from millstream.log.log_directory import LogDirectory, OwnershipLost
+from millstream.log.partition_log import LogReadOnly
 
 logger = logging.getLogger(__name__)
 
@@ -36,7 +36,8 @@ STALLED_MS_MAX = 60_000
 # How long a stop waits for answers that are still owed.
 DRAIN_SECONDS_MAX = 5.0
 CHECKPOINT_INTERVAL_MS = 5_000
-PRODUCER_EXPIRY_MS = 24 * 3600 * 1000
+# A producer that sends nothing for so long is forgotten (Kafka's producer.id.expiration.ms).
+PRODUCER_UNUSED_MS_MAX = 24 * 3600 * 1000
 
 
 class AddressInUse(Rejected):
@@ -110,6 +111,8 @@ class BrokerServer:
     async def start(self) -> None:
         """Open everything and listen. On an error nothing stays behind."""
         directory = LogDirectory(self._data_dir, disk=self._disk)
+        if directory.must_recover:
+            logger.info("%s: the last stop was not clean; recovering", self._data_dir)
         commit = GroupCommit(
             asyncio.get_running_loop(),
             now_ms=self._now_ms,
@@ -198,9 +201,15 @@ class BrokerServer:
             if topic.is_internal:
                 continue
             for partition in topic.partitions:
-                with contextlib.suppress(MillstreamError):  # already reported by the log
+                try:
                     partition.log.apply_retention(now_ms=now_ms)
-                    partition.log.producers.expire(before_ms=now_ms - PRODUCER_EXPIRY_MS)
+                except LogReadOnly:  # reported when it became so
+                    pass
+                except MillstreamError as error:
+                    logger.error(
+                        "%s: retention is tried again later: %s", partition.log.name, error
+                    )
+                partition.log.producers.expire(now_ms=now_ms, unused_ms=PRODUCER_UNUSED_MS_MAX)
                 partition.settle()
 
     def close_idle(self, node: Node, *, now_ms: int) -> None:
@@ -239,6 +248,9 @@ class BrokerServer:
         node.commit.close()
         await asyncio.sleep(0)  # the last syncs report back
         node.read_threads.shutdown(wait=True, cancel_futures=True)
+        if self.failed.is_set():  # the directory is another's: leave it as it is
+            node.directory.abandon()
+            return False
         return node.directory.close(now_ms=self._now_ms())
 
     async def _drain(self, node: Node) -> None:

@@ -293,7 +293,10 @@ class Topics:
             self._by_id.pop(topic.id)
             for partition in topic.partitions:
                 partition.close(UnknownTopic(topic=topic.name))
-            self._discard(topic.name, 0, count)
+            for number in range(count):
+                self._directory.delete_partition((topic.name, number))
+                await asyncio.sleep(0)  # each takes some file operations: let others go on
+            self._directory.forget_offsets(topic.name)
             await self._finish_deletion(topic.name)
 
     async def _finish_deletion(self, name: str) -> None:
@@ -405,6 +408,7 @@ class Topics:
     def _discard(self, name: str, first: int, end: int) -> None:
         for number in range(first, end):
             self._directory.delete_partition((name, number))
+        self._directory.forget_offsets(name)
 
     def _show(self, topic: Topic) -> None:
         self._by_name[topic.name] = topic

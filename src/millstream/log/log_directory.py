@@ -96,6 +96,8 @@ class LogDirectory:
         try:
             self.cluster_id, self.epoch = self._take_over()
             self._was_closed_cleanly = self._take_clean_mark()
+            # There is data, and its last owner did not say that all of it is complete.
+            self.must_recover = not self._was_closed_cleanly and bool(self.partitions_on_disk())
             self._start_offsets = self._load_offsets(START_OFFSETS_FILE)
             self._synced_offsets = self._load_offsets(RECOVERY_POINTS_FILE)
             self._remove_deleted_directories()
@@ -215,6 +217,8 @@ class LogDirectory:
     def delete_partition(self, partition: Partition) -> None:
         """Remove a partition: first its name, so that a crash cannot bring half of it back.
 
+        Call `forget_offsets` once for all that were deleted.
+
         Its files are not closed here: a thread may still read one. The last reader closes it.
         """
         self.logs.pop(partition, None)
@@ -224,15 +228,19 @@ class LogDirectory:
             doomed = directory.with_name(f"{front}.{uuid.uuid4().hex}-delete")
             self.disk.rename(directory, doomed)
             self.disk.sync_directory(self.path)
-            self._forget_offsets(partition)
             self._remove_directory(doomed)
 
-    def _forget_offsets(self, partition: Partition) -> None:
-        """A new partition of the same name must not start with the old one's offsets."""
-        if self._start_offsets.pop(partition, None) is not None:
-            self._save_offsets(START_OFFSETS_FILE, self._start_offsets)
-        if self._synced_offsets.pop(partition, None) is not None:
-            self._save_offsets(RECOVERY_POINTS_FILE, self._synced_offsets)
+    def forget_offsets(self, topic: str) -> None:
+        """A new topic of the same name must not start with the deleted one's offsets."""
+        for name, offsets in (
+            (START_OFFSETS_FILE, self._start_offsets),
+            (RECOVERY_POINTS_FILE, self._synced_offsets),
+        ):
+            doomed = [key for key in offsets if key[0] == topic and key not in self.logs]
+            for key in doomed:
+                del offsets[key]
+            if doomed:
+                self._save_offsets(name, offsets)
 
     def remove_if_empty(self, partition: Partition) -> bool:
         """Remove the directory of a partition that was never opened, if it holds no record."""
@@ -298,7 +306,7 @@ class LogDirectory:
         except (Corrupt, UnicodeDecodeError) as error:
             logger.error("%s: not used: %s", self.path / name, error)
             return {}
-        there = set(self.partitions_on_disk())  # a crash may have come before `_forget_offsets`
+        there = set(self.partitions_on_disk())  # a crash may have come before `forget_offsets`
         return {partition: offset for partition, offset in offsets.items() if partition in there}
 
     def _save_offsets(self, name: str, offsets: Mapping[Partition, int]) -> None:
@@ -307,7 +315,16 @@ class LogDirectory:
     # --- close --------------------------------------------------------------------------------
 
     def close(self, *, now_ms: int) -> bool:
-        """Close every log; True if all are complete on disk: the next start can trust them."""
+        """Close every log; True if all are complete on disk: the next start can trust them.
+
+        If another owner has taken over, nothing is written.
+        """
+        try:
+            self.check_ownership()
+        except MillstreamError as error:
+            logger.error("%s", error)
+            self.abandon()
+            return False
         closed = [log.close(now_ms=now_ms) for log in self.logs.values()]
         is_clean = all(closed) and set(self.partitions_on_disk()) <= self.logs.keys()
         try:

@@ -204,7 +204,7 @@ class PartitionLog:
         except DiskFailed as error:
             self.fail(error)
             raise self._read_only(error) from error
-        self.producers.note(header)
+        self.producers.note(header, now_ms=now_ms)
         self._unsynced_messages += header.record_count
         if not self.config.syncs_before_ack:
             active.show_all()
@@ -295,7 +295,7 @@ class PartitionLog:
         """Whether the flush settings ask for a sync now (always, if appends wait for it)."""
         return self.has_unsynced and (
             self._unsynced_messages >= self.config.flush_messages
-            or now_ms - self.synced_at_ms >= self.config.flush_ms
+            or not 0 <= now_ms - self.synced_at_ms < self.config.flush_ms  # clocks step back
         )
 
     def complete(self, job: SyncJob, *, now_ms: int) -> None:

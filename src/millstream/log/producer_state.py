@@ -82,9 +82,16 @@ class StoredBatch(NamedTuple):
         return self.last_offset - self.offset_delta
 
 
+# Not seen since the log was opened.
+NOT_SEEN = -1
+
+
 @dataclass(slots=True)
 class Producer:
+    """`seen_ms` is the broker's time at the last batch: a producer's own times can be any."""
+
     epoch: int
+    seen_ms: int = NOT_SEEN
     window: deque[StoredBatch] = field(default_factory=lambda: deque(maxlen=WINDOW_BATCHES))
 
     @property
@@ -136,13 +143,14 @@ class ProducerStates:
                 producer_id=header.producer_id, expected=sequence, got=header.base_sequence
             )
 
-    def note(self, header: BatchHeader) -> None:
-        """Remember a batch that was appended, or is read back from the log."""
+    def note(self, header: BatchHeader, *, now_ms: int = NOT_SEEN) -> None:
+        """Remember a batch that was appended just now, or is read back from the log."""
         if header.producer_id == NO_PRODUCER_ID or header.is_control:
             return
         producer = self._producers.get(header.producer_id)
         if producer is None or producer.epoch != header.producer_epoch:
             producer = self._producers[header.producer_id] = Producer(header.producer_epoch)
+        producer.seen_ms = now_ms
         producer.window.append(
             StoredBatch(
                 header.base_sequence,
@@ -153,12 +161,13 @@ class ProducerStates:
             )
         )
 
-    def expire(self, *, before_ms: int) -> None:
-        """Forget producers whose last batch is older than `before_ms`."""
-        for producer_id in [
-            id_ for id_, producer in self._producers.items() if producer.last.timestamp < before_ms
-        ]:
-            del self._producers[producer_id]
+    def expire(self, *, now_ms: int, unused_ms: int) -> None:
+        """Forget producers that sent nothing for `unused_ms`, counted from when we can know."""
+        for producer_id, producer in list(self._producers.items()):
+            if producer.seen_ms == NOT_SEEN:
+                producer.seen_ms = now_ms
+            elif now_ms - producer.seen_ms >= unused_ms:
+                del self._producers[producer_id]
 
     def to_bytes(self) -> bytes:
         entries = b"".join(

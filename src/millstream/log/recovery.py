@@ -36,6 +36,8 @@ logger = logging.getLogger(__name__)
 SEGMENT_FILE = re.compile(r"(\d{20})\.log")
 INDEX_FILE = re.compile(r"(\d{20})(\.index|\.timeindex)")
 EPOCH_FILE = "leader-epoch-checkpoint"
+# Checking so much takes seconds (8 us a batch, however small): say so before.
+SLOW_RECOVERY_BYTES = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,9 @@ def open_log(
     segments = _Opener(disk, directory, config, epochs, now_ms).open_segments(start_offset)
     active = segments[-1]
     if not (was_closed_cleanly and is_as_closed(active)):
+        if active.size_bytes > SLOW_RECOVERY_BYTES:
+            mebibytes = active.size_bytes >> 20
+            logger.warning("%s: checking %d MiB after a crash", active.log.path, mebibytes)
         recover_segment(disk, active, synced_offset=synced_offset)
         # What survived in the page cache becomes visible now: make it durable first.
         active.log.sync()

@@ -5,11 +5,15 @@ is enough to pass over most of them; the records of the rest are decoded.
 """
 
 import bisect
+import heapq
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from millstream.log.record_batch import NO_TIMESTAMP, decode_records
+from millstream.log.record_batch import HEADER_BYTES, check_batch, decode_records, read_header
 from millstream.log.segment import Segment
+
+# How many batches are decoded to find the newest record before all of them are.
+CANDIDATES = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +45,42 @@ def newest(segments: Sequence[Segment], *, start_offset: int) -> TimedOffset | N
     found = first_at_or_after(segments, largest, start_offset=start_offset)
     if found is not None:
         return found
-    # It is deleted, or a producer wrote a timestamp in the batch that no record has: ask them all.
-    left = (each for s in segments for each in _records_since(s, NO_TIMESTAMP, start_offset))
-    return max(left, key=lambda each: each.timestamp_ms, default=None)
+    # It is deleted, or a producer wrote a timestamp in the batch that no record has. The headers
+    # say which batches can hold the newest that is left: decode these, the others only if they lie.
+    batches = heapq.nlargest(CANDIDATES, _batches(segments, start_offset))
+    for newest_ms, _, position, segment in batches:
+        if found is not None and found.timestamp_ms >= newest_ms:
+            return found
+        found = _newer(found, segment, position, start_offset)
+    if len(batches) < CANDIDATES:
+        return found
+    for _, _, position, segment in _batches(segments, start_offset):
+        found = _newer(found, segment, position, start_offset)
+    return found
+
+
+def _batches(
+    segments: Sequence[Segment], start_offset: int
+) -> Iterator[tuple[int, int, int, Segment]]:
+    """Of each visible batch: its largest timestamp, its place (first ones sort last), and where."""
+    for segment in segments:
+        for position, header in segment.batches_from(start_offset):
+            if position < segment.visible_bytes:
+                yield header.max_timestamp, -header.base_offset, position, segment
+
+
+def _newer(
+    found: TimedOffset | None, segment: Segment, position: int, start_offset: int
+) -> TimedOffset | None:
+    """The newest record of a batch, if it is newer than `found`."""
+    header = read_header(segment.log.read(position, HEADER_BYTES))
+    batch = segment.log.read(position, header.size_bytes)
+    check_batch(batch)
+    for record in decode_records(batch):
+        is_newer = found is None or record.timestamp_ms > found.timestamp_ms
+        if is_newer and record.offset >= start_offset:
+            found = TimedOffset(record.offset, record.timestamp_ms)
+    return found
 
 
 def _records_since(segment: Segment, timestamp_ms: int, start_offset: int) -> Iterator[TimedOffset]:

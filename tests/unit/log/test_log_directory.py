@@ -129,6 +129,7 @@ def test_a_partition_created_again_starts_at_zero(tmp_path: Path) -> None:
     directory.delete_records(ORDERS, 2)
     directory.save_recovery_points()
     directory.delete_partition(ORDERS)
+    directory.forget_offsets(ORDERS[0])
     open_orders(directory)
     directory.abandon()
     directory = LogDirectory(tmp_path)

@@ -38,7 +38,8 @@ def _find(topic_name: str, wanted: OffsetForLeaderPartition, call: Call) -> Epoc
         answer.error_code = error_code(error)
         return answer
     answer.error_code = check_leader_epoch(wanted.current_leader_epoch, log.leader_epoch)
-    if not answer.error_code:
+    is_known = wanted.leader_epoch <= log.leader_epoch  # nobody can say where a future one ended
+    if is_known and not answer.error_code:
         answer.leader_epoch, answer.end_offset = log.epochs.end_of(
             wanted.leader_epoch, log_end_offset=log.high_watermark
         )
