@@ -11,11 +11,13 @@ import typer
 from typer.core import TyperGroup
 
 from millstream._version import __version__
+from millstream.base.disk import Unwritable
 from millstream.base.errors import Corrupt, MillstreamError, Rejected, Retryable
 from millstream.commands import broker, consume, groups, produce, topics
 from millstream.commands.connecting import BrokerUnreachable, NotAllowed
-from millstream.commands.options import BadOption
+from millstream.commands.options import BadUsage
 from millstream.commands.output import abandon_stdout, say
+from millstream.commands.plain_help import PlainCommand
 from millstream.commands.positions import BadPosition
 from millstream.commands.records import BadFormat, BadInput
 from millstream.settings import BadConfigFile, BadSetting, SettingsConflict, UnknownSetting
@@ -24,7 +26,7 @@ from millstream.settings import BadConfigFile, BadSetting, SettingsConflict, Unk
 # sysexits.h, which scripts know.
 EXIT_CODES: Mapping[type[BaseException], int] = {
     Rejected: 1,
-    BadOption: 2,
+    BadUsage: 2,
     BadPosition: 2,
     BadFormat: 2,
     BadSetting: 2,
@@ -34,6 +36,7 @@ EXIT_CODES: Mapping[type[BaseException], int] = {
     BadInput: 65,
     BrokerUnreachable: 69,
     Corrupt: 74,
+    Unwritable: 74,
     OSError: 74,
     Retryable: 75,
     NotAllowed: 77,
@@ -96,7 +99,8 @@ def _show_version(wanted: bool) -> None:
 @app.callback()
 def millstream(
     version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show it.")
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version."),
     ] = False,
 ) -> None:
     """A durable log that speaks Kafka's protocol, and the stream processing around it."""
@@ -104,8 +108,8 @@ def millstream(
 
 app.command("broker")(broker.command)
 app.add_typer(topics.app, name="topics")
-app.command("produce")(produce.produce)
-app.command("consume")(consume.consume)
+app.command("produce", cls=PlainCommand)(produce.produce)
+app.command("consume", cls=PlainCommand)(consume.consume)
 app.add_typer(groups.app, name="groups")
 
 

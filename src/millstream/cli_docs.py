@@ -9,15 +9,18 @@ from typing import Any
 import typer
 
 from millstream.cli import EXIT_CODE_MEANINGS, app
+from millstream.commands.plain_help import argument_usage
 
 INTRODUCTION = """\
 # The `millstream` command
 
 <!-- Generated: python -m millstream.cli_docs > docs/cli.md -->
 
-Data goes to stdout, everything else to stderr; an error is one line. `--json` prints data for
-programs: one document, or one object per line from `consume`. The client commands work with
-Millstream's broker and with any Kafka cluster; [settings](settings.md) says how they find it.
+Data goes to stdout, everything else to stderr. An error ends with one line that says what to do;
+before it, a command line that is not understood shows its usage, and `produce` names the first
+records that were not delivered, one per line. `--json` prints data for programs: one document, or
+one object per line from `consume`. The client commands work with Millstream's broker and with any
+Kafka cluster; [settings](settings.md) says how they find it.
 """
 
 
@@ -46,22 +49,16 @@ def to_markdown() -> str:
 
 def _command_to_markdown(path: tuple[str, ...], command: Any) -> str:
     arguments = [one for one in command.params if one.param_type_name == "argument"]
-    usage = " ".join([*path, *map(_argument_usage, arguments), "[OPTIONS]"])
+    usage = " ".join([*path, *map(argument_usage, arguments), "[OPTIONS]"])
     lines = [f"## {' '.join(path)}", "", "```", usage, "```", "", str(command.help), ""]
     lines += ["| Option | Meaning |", "| --- | --- |"]
     lines += [f"| {_option_names(one)} | {_option_help(one)} |" for one in options_of(command)]
     return "\n".join(lines) + "\n"
 
 
-def _argument_usage(argument: Any) -> str:
-    name = argument.metavar or argument.name.upper()
-    many = f"{name}..." if argument.nargs == -1 else name
-    return many if argument.required else f"[{many}]"
-
-
 def _option_names(option: Any) -> str:
     value = "" if option.is_flag else f" {option.metavar or 'VALUE'}"
-    return f"`{', '.join(option.opts)}{value}`".replace("|", r"\|")
+    return _in_cell(f"`{', '.join(option.opts)}{value}`")
 
 
 def _option_help(option: Any) -> str:
@@ -69,11 +66,16 @@ def _option_help(option: Any) -> str:
     default = option.default
     shown = default is not None and not option.is_flag and default not in ([], ())
     value = f" Default: `{getattr(default, 'value', default)}`." if shown else ""
-    return f"{option.help or ''}{needed}{value}".replace("|", r"\|").strip()
+    return _in_cell(f"{option.help or ''}{needed}{value}").strip()
+
+
+def _in_cell(text: str) -> str:
+    """A bar would end the cell of a Markdown table, even in code."""
+    return text.replace("|", r"\|")
 
 
 def _exit_codes_to_markdown() -> str:
-    rows = [f"| {code} | {meaning} |" for code, meaning in EXIT_CODE_MEANINGS.items()]
+    rows = [f"| {code} | {_in_cell(meaning)} |" for code, meaning in EXIT_CODE_MEANINGS.items()]
     return "\n".join(["## Exit codes", "", "| Code | Meaning |", "| --- | --- |", *rows]) + "\n"
 
 

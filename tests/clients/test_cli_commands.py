@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from millstream import Broker
 from millstream.cli import app
 
 COMMAND = (sys.executable, "-m", "millstream")
@@ -43,6 +44,12 @@ class Cli:
         assert result.exit_code == exit_code, result.output
         assert "Traceback" not in result.output
         return result.stderr.strip().split("\n")[-1]
+
+    def said(self, *args: str, stdin: str | bytes = "") -> str:
+        """Its stderr, when it succeeds."""
+        result = CliRunner().invoke(app, list(args), input=stdin, env=self.env)
+        assert result.exit_code == 0, result.output
+        return result.stderr
 
     def json(self, *args: str, stdin: str | bytes = "") -> Any:
         return json.loads(self.run(*args, "--json", stdin=stdin))
@@ -117,6 +124,31 @@ def test_a_config_is_altered_and_unset(cli: Cli, topic: str) -> None:
 def test_an_unknown_config_is_refused(cli: Cli, topic: str) -> None:
     cli.run("topics", "create", topic)
     assert "retntion.ms" in cli.fail("topics", "alter", topic, "--config", "retntion.ms=2d")
+
+
+def test_nothing_to_alter_is_told(cli: Cli) -> None:
+    said = cli.fail("topics", "alter", "a", exit_code=2)
+    assert said == "millstream: Nothing to change: give --config or --unset."
+
+
+def test_a_missing_topic_is_not_to_be_created_only_to_be_deleted(cli: Cli) -> None:
+    for args in (("topics", "delete"), ("topics", "describe"), ("topics", "trim", "--before", "1")):
+        said = cli.fail(*args, "nosuch-7f3a")
+        assert "Topic nosuch-7f3a does not exist. `millstream topics list` shows" in said
+    assert "topics create nosuch-7f3a" in cli.fail("consume", "nosuch-7f3a")
+
+
+def test_an_internal_topic_is_the_brokers_own(cli: Cli) -> None:
+    told = "__consumer_offsets is an internal topic: only the broker writes it"
+    assert told in cli.fail("produce", "__consumer_offsets", "a")
+    assert told in cli.fail("topics", "delete", "__consumer_offsets")
+
+
+def test_fewer_copies_than_wanted_are_told(millstream_broker: Broker, topic: str) -> None:
+    """Only by our broker: Kafka refuses what it cannot replicate."""
+    cli = Cli(millstream_broker.bootstrap)
+    said = cli.said("topics", "create", topic, "--replication", "3")
+    assert said == f"Topic {topic}: --replication 3 was asked, the broker keeps 1.\n"
 
 
 def test_partitions_are_added_but_never_taken(cli: Cli, topic: str) -> None:
@@ -213,6 +245,28 @@ def test_a_bad_line_stops_and_what_came_before_it_is_sent(cli: Cli, topic: str) 
     assert cli.lines(topic) == ["1"]
 
 
+def test_a_topic_that_produce_creates_is_told_once(cli: Cli, topic: str) -> None:
+    assert f"Created topic {topic} (1 partition)" in cli.said("produce", topic, "a")
+    assert "Created" not in cli.said("produce", topic, "b")
+
+
+def test_a_partition_that_is_not_there_is_told_with_those_that_are(cli: Cli, topic: str) -> None:
+    cli.run("topics", "create", topic, "--partitions", "3")
+    said = cli.fail("produce", topic, "a", "b", "--partition", "9")
+    assert said.endswith(f"{topic}[9] does not exist: {topic} has partitions 0-2.")
+
+
+def test_a_bad_argument_is_a_value_not_a_line(cli: Cli, topic: str) -> None:
+    cli.run("topics", "create", topic)
+    said = cli.fail("produce", topic, "a", "--key-separator", ":", exit_code=65)
+    assert "Value 1: no key" in said
+
+
+def test_a_file_and_values_do_not_go_together(cli: Cli) -> None:
+    said = cli.fail("produce", "a", "v", "--file", "nope.txt", exit_code=2)
+    assert said == "millstream: Give either --file or values, not both."
+
+
 def test_a_file_is_produced_line_by_line(cli: Cli, topic: str, tmp_path: Path) -> None:
     cli.run("topics", "create", topic)
     (tmp_path / "lines").write_text("a\nb")
@@ -236,6 +290,14 @@ def test_a_place_to_start_is_an_offset_a_count_or_a_time(cli: Cli, topic: str) -
     assert cli.run("consume", topic, "--max", "1", "--format", r"%p %o\t%v") == "0 0\t1\n"
 
 
+def test_a_start_past_the_end_is_told(cli: Cli, topic: str) -> None:
+    cli.run("topics", "create", topic)
+    cli.run("produce", topic, "a")
+    args = ("consume", topic, "--until", "latest", "--from")
+    assert f"--from 999 is past the end: {topic}[0] ends at 1" in cli.said(*args, "999")
+    assert cli.said(*args, "1") == ""
+
+
 def test_one_partition_can_be_read_alone(cli: Cli, topic: str) -> None:
     cli.run("topics", "create", topic, "--partitions", "2")
     cli.run("produce", topic, "a", "--partition", "0")
@@ -249,6 +311,16 @@ def test_a_group_goes_on_where_it_stopped(cli: Cli, topic: str, group: str) -> N
     cli.run("produce", topic, "a", "b", "c")
     assert cli.run("consume", topic, "--group", group, "--max", "2") == "a\nb\n"
     assert cli.run("consume", topic, "--group", group, "--until", "latest") == "c\n"
+
+
+def test_a_start_that_does_not_count_for_a_group_is_told(cli: Cli, topic: str, group: str) -> None:
+    cli.run("topics", "create", topic)
+    cli.run("produce", topic, "a")
+    args = ("consume", topic, "--group", group, "--until", "latest", "--from", "earliest")
+    assert cli.said(*args) == ""
+    said = cli.said(*args)
+    assert f"Group {group} goes on from its committed offsets in 1 partition" in said
+    assert f"`millstream groups reset {group} --to earliest`" in said
 
 
 def test_a_key_goes_where_java_clients_send_it(cli: Cli, topic: str) -> None:
@@ -276,6 +348,30 @@ def test_a_group_shows_its_lag_and_its_time_to_loss(cli: Cli, topic: str, group:
     assert part["risk"].startswith("loses data in ")
     (listed,) = [one for one in cli.json("groups", "list") if one["group"] == group]
     assert (listed["state"], listed["members"], listed["lag"]) == ("empty", 0, 2)
+
+
+def test_a_lag_that_is_not_known_is_not_0(cli: Cli, topic: str, group: str) -> None:
+    cli.run("topics", "create", topic, "--partitions", "2")
+    cli.run("produce", topic, "a", "b", "--partition", "0")
+    cli.run("groups", "reset", group, "--to", "1", "--topic", f"{topic}:0", "--yes")
+    (described,) = cli.json("groups", "describe", group)
+    (listed,) = [one for one in cli.json("groups", "list") if one["group"] == group]
+    for one in (described, described["topics"][0], listed):
+        known = (one["lag"], one["known_lag"], one["never_committed_partitions"])
+        assert known == (None, 1, 1)
+    shown = cli.run("groups", "describe", group)
+    assert shown.startswith(f"Group {group}: empty, 0 members, lag 1 + 1 partition never committed")
+
+
+def test_a_reset_counts_only_what_changes(cli: Cli, topic: str, group: str) -> None:
+    cli.run("topics", "create", topic, "--partitions", "2")
+    args = ("groups", "reset", group, "--to", "earliest", "--yes", "--topic")
+    cli.run(*args, f"{topic}:0")
+    said = cli.run(*args, topic)
+    assert "stays" in said
+    assert "set to 0 (had none)" in said
+    assert said.endswith(f"Reset 1 partition of group {group}\n")
+    assert cli.said(*args, topic) == f"Group {group} is there already: nothing was changed.\n"
 
 
 def test_records_that_a_group_lost_are_counted(cli: Cli, topic: str, group: str) -> None:
@@ -368,6 +464,18 @@ def test_a_reader_that_has_seen_enough_is_no_error(cli: Cli, topic: str) -> None
         assert consumer.stdout is not None
         assert consumer.stderr is not None
         assert consumer.stdout.readline() == b"x" * 100 + b"\n"
+        consumer.stdout.close()
+        assert consumer.wait(timeout=WITHIN_S) == 0
+        assert consumer.stderr.read() == b""
+
+
+def test_a_reader_that_has_seen_enough_is_noticed_on_a_quiet_topic(cli: Cli, topic: str) -> None:
+    cli.run("topics", "create", topic)
+    cli.run("produce", topic, "a")
+    with cli.started("consume", topic) as consumer:
+        assert consumer.stdout is not None
+        assert consumer.stderr is not None
+        assert consumer.stdout.readline() == b"a\n"
         consumer.stdout.close()
         assert consumer.wait(timeout=WITHIN_S) == 0
         assert consumer.stderr.read() == b""

@@ -529,7 +529,7 @@ def test_a_locked_directory_names_its_owner(broker: BrokerProcess) -> None:
 def test_a_data_directory_that_is_a_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "data").write_bytes(b"not a directory")
     exit_code, line = refusal(BrokerProcess(tmp_path / "data"))
-    assert exit_code == EXIT_REFUSED
+    assert exit_code == EXIT_DISK
     assert f"{tmp_path / 'data'}: cannot be used" in line
     assert (tmp_path / "data").read_bytes() == b"not a directory"
 
@@ -539,7 +539,7 @@ def test_a_directory_without_rights_is_named(tmp_path: Path) -> None:
     exit_code, line = refusal(
         BrokerProcess(Path("/proc/self/millstream"), stderr_path=tmp_path / "stderr")
     )
-    assert exit_code == EXIT_REFUSED
+    assert exit_code == EXIT_DISK
     assert "/proc/self/millstream: cannot be used" in line
 
 

@@ -3,7 +3,7 @@ import pytest
 from millstream.base.offsets import OffsetRange
 from millstream.base.quantity import DAY_MS, GIB, HOUR_MS, MINUTE_MS
 from millstream.commands.groups import effect, parse_topic_partitions
-from millstream.commands.lag import PartitionLag, Retention, total
+from millstream.commands.lag import PartitionLag, Retention, add_lags, total
 from millstream.commands.options import BadOption
 
 NOW_MS = 1_800_000_000_000
@@ -90,10 +90,19 @@ def test_an_unread_timestamp_is_not_guessed() -> None:
     assert partition(next_record_ms=None).risk(now_ms=NOW_MS) == "unknown"
 
 
+def test_an_unknown_lag_is_never_added_as_0() -> None:
+    nothing, some = add_lags([None]), add_lags([1_000, None, None])
+    assert (nothing.lag, nothing.known, nothing.never_committed) == (None, 0, 1)
+    assert (some.lag, some.known, some.never_committed) == (None, 1_000, 2)
+    assert str(nothing) == "0 + 1 partition never committed"
+    assert str(some) == "1,000 + 2 partitions never committed"
+    assert str(add_lags([1_000, 0])) == "1,000"
+
+
 def test_a_total_adds_lag_and_takes_the_first_loss() -> None:
     parts = [partition(next_record_ms=NOW_MS), partition(next_record_ms=NOW_MS - HOUR_MS)]
     summed = total("orders", parts, now_ms=NOW_MS)
-    assert (summed.partitions, summed.lag, summed.lost) == (2, 100, 0)
+    assert (summed.partitions, summed.lag.lag, summed.lost) == (2, 100, 0)
     assert summed.loses_data_in_ms == DAY_MS - HOUR_MS
 
 
@@ -122,8 +131,9 @@ def test_retention_is_said_in_words(retention: Retention, words: str) -> None:
         (50, 20, "reads 30 records again"),
         (50, 51, "skips 1 record"),
         (50, 50, "stays"),
-        (None, 10, "stays"),
-        (4, 10, "stays (6 records lost to retention)"),
+        (None, 10, "set to 10 (had none)"),
+        (None, 50, "set to 50 (had none)"),
+        (4, 10, "set to 10 (6 records lost to retention)"),
     ],
 )
 def test_the_effect_of_a_reset_is_said(old: int | None, new: int, words: str) -> None:

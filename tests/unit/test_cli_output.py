@@ -1,7 +1,13 @@
-import pytest
+import re
+from pathlib import Path
 
+import pytest
+from typer.testing import CliRunner
+
+from millstream.base.disk import Unwritable
 from millstream.base.errors import Corrupt, Rejected, Retryable
-from millstream.cli import EXIT_CODE_MEANINGS, EXIT_CODES, exit_code_of
+from millstream.cli import EXIT_CODE_MEANINGS, EXIT_CODES, app, exit_code_of
+from millstream.cli_docs import to_markdown
 from millstream.commands.connecting import BrokerUnreachable, Partition, TopicNotFound
 from millstream.commands.consume import Stop
 from millstream.commands.options import BadOption, parse_topic_configs
@@ -71,6 +77,7 @@ def test_a_config_is_said_in_words(name: str, value: str, words: str) -> None:
         (Retryable("later"), 75),
         (Corrupt("bytes"), 74),
         (FileNotFoundError("a"), 74),
+        (Unwritable(path=Path("a"), reason="b"), 74),
         (KeyboardInterrupt(), 130),
         (Rejected("no"), 1),
     ],
@@ -136,3 +143,20 @@ def test_a_failed_delivery_is_told_in_plain_words_with_its_code() -> None:
     assert reason_of("POLICY_VIOLATION", "Broker: Policy violation") == (
         "Policy violation (POLICY_VIOLATION)"
     )
+
+
+def test_help_shows_arguments_as_people_write_them() -> None:
+    shown = CliRunner().invoke(app, ["topics", "create", "--help"]).stdout
+    assert "[OPTIONS] TOPIC...\n" in shown
+    assert "  TOPIC...  One or more topics." in shown
+
+
+@pytest.mark.parametrize("command", [[], ["topics"], ["groups"]])
+def test_no_summary_is_cut(command: list[str]) -> None:
+    shown = CliRunner().invoke(app, [*command, "--help"]).stdout
+    assert "..." not in shown.split("Commands:")[1]
+
+
+def test_a_bar_does_not_end_a_cell_of_the_document() -> None:
+    rows = [line for line in to_markdown().splitlines() if line.startswith("| ")]
+    assert all(len(re.findall(r"(?<!\\)\|", row)) == 3 for row in rows)

@@ -11,3 +11,22 @@ def test_the_command_starts_without_what_only_some_commands_need() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )
     assert not set(HEAVY) & set(loaded.stdout.split())
+
+
+def test_ctrl_c_during_the_imports_is_quiet() -> None:
+    """The import of `millstream.cli` is stood in for by one that is interrupted."""
+    code = """
+import signal, sys, importlib.abc
+import millstream.__main__
+
+class Interrupt(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name == "millstream.cli":
+            signal.raise_signal(signal.SIGINT)
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sys.meta_path.insert(0, Interrupt())
+millstream.__main__.main()
+"""
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, b"", b"")

@@ -81,20 +81,22 @@ class Cluster:
     def topic_names(self) -> list[str]:
         return sorted(self._metadata())
 
-    def require_topics(self, topics: Iterable[str]) -> dict[str, int]:
+    def require_topics(self, topics: Iterable[str], *, creatable: bool = False) -> dict[str, int]:
         """How many partitions each has; TopicNotFound for the first that is missing."""
         metadata = self._metadata()
         for topic in topics:
             if topic not in metadata:
-                raise TopicNotFound(topic=topic, known=metadata)
+                raise TopicNotFound(topic=topic, known=metadata, creatable=creatable)
         return {topic: len(metadata[topic]) for topic in topics}
 
     def partitions_of(self, topics: Iterable[str]) -> list[Partition]:
         return self.choose_partitions(topics, [])
 
-    def choose_partitions(self, topics: Iterable[str], numbers: list[int]) -> list[Partition]:
+    def choose_partitions(
+        self, topics: Iterable[str], numbers: list[int], *, creatable: bool = False
+    ) -> list[Partition]:
         """All partitions of the topics, or only those with these numbers."""
-        counts = self.require_topics(topics)
+        counts = self.require_topics(topics, creatable=creatable)
         for topic, count in counts.items():
             for number in numbers:
                 if number >= count:

@@ -22,6 +22,8 @@ ANSWER_SECONDS_MAX = 15.0
 TIMEOUTS = ("_TIMED_OUT", "_TIMED_OUT_QUEUE", "_MSG_TIMED_OUT", "REQUEST_TIMED_OUT")
 UNREACHABLE = ("_TRANSPORT", "_ALL_BROKERS_DOWN", "_RESOLVE")
 NOT_ALLOWED = "_AUTHORIZATION_FAILED"
+# Millstream's and Kafka's own.
+INTERNAL_TOPICS = ("__consumer_offsets", "__millstream_metadata", "__transaction_state")
 
 
 class Partition(NamedTuple):
@@ -48,23 +50,31 @@ class NoAnswerInTime(Retryable):
 
 
 class TopicNotFound(Rejected):
-    def __init__(self, *, topic: str, known: Iterable[str] = ()) -> None:
+    """`creatable` when a new topic would serve the caller: not to delete or describe it."""
+
+    def __init__(self, *, topic: str, known: Iterable[str] = (), creatable: bool = False) -> None:
         near = difflib.get_close_matches(topic, list(known), n=1)
-        hint = (
-            f"Did you mean {near[0]}?"
-            if near
-            else f"Create it with `millstream topics create {topic}`"
-        )
+        if near:
+            hint = f"Did you mean {near[0]}?"
+        elif creatable:
+            hint = f"Create it with `millstream topics create {topic}`"
+        else:
+            hint = "`millstream topics list` shows those that do"
         super().__init__(f"Topic {topic} does not exist. {hint}")
         self.topic = topic
 
 
 class PartitionNotFound(Rejected):
     def __init__(self, *, partition: Partition, count: int) -> None:
-        super().__init__(
-            f"{partition} does not exist: {partition.topic} has partitions 0-{count - 1}"
-        )
+        there = f"partitions 0-{count - 1}" if count > 1 else "only partition 0"
+        super().__init__(f"{partition} does not exist: {partition.topic} has {there}")
         self.partition = partition
+
+
+class InternalTopic(Rejected):
+    def __init__(self, *, topic: str) -> None:
+        super().__init__(f"{topic} is an internal topic: only the broker writes it")
+        self.topic = topic
 
 
 class GroupNotFound(Rejected):
@@ -98,6 +108,12 @@ def error_from(error: "KafkaError", *, doing: str, brokers: str) -> MillstreamEr
     if code.endswith(NOT_ALLOWED):
         return NotAllowed(doing=doing)
     return RefusedByBroker(doing=doing, code=code, reason=error.str() or code)
+
+
+def require_not_internal(topics: Iterable[str]) -> None:
+    for topic in topics:
+        if topic in INTERNAL_TOPICS:
+            raise InternalTopic(topic=topic)
 
 
 def reach(brokers: tuple[Address, ...], *, seconds_max: float = CONNECT_SECONDS_MAX) -> None:

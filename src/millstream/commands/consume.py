@@ -6,7 +6,7 @@ it has printed, after it is printed. Follows until Ctrl-C, unless told where to 
 
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -15,7 +15,13 @@ from millstream.base.offsets import OffsetRange
 from millstream.commands.cluster import Cluster, open_cluster
 from millstream.commands.connecting import Partition, Watch, bootstrap, client_config, error_from
 from millstream.commands.options import BadOption, Brokers
-from millstream.commands.output import abandon_stdout, say, terminate_as_interrupt
+from millstream.commands.output import (
+    abandon_stdout,
+    counted,
+    reader_is_gone,
+    say,
+    terminate_as_interrupt,
+)
 from millstream.commands.positions import (
     AtOffset,
     AtTime,
@@ -94,7 +100,8 @@ def consume(
             "--from",
             metavar="PLACE",
             help="earliest, latest, an offset, -N for the last N of each partition, or a time: "
-            '"1h ago", 2026-07-01T12:00Z.  [default: earliest; with --group what it committed]',
+            '"1h ago", 2026-07-01T12:00Z. With --group it counts only for partitions where the '
+            "group has no committed offset; `groups reset` moves it.  [default: earliest]",
         ),
     ] = None,
     until: Annotated[
@@ -134,8 +141,11 @@ def consume(
         raise BadOption(option="--partition", value=str(partition[0]), allowed="it without --group")
     cluster = open_cluster(brokers)
     offsets = cluster.available(
-        cluster.choose_partitions(topics, partition), uncommitted=uncommitted
+        cluster.choose_partitions(topics, partition, creatable=True), uncommitted=uncommitted
     )
+    if group and start is not None:
+        _note_committed(group, start, offsets.keys() & cluster.committed(group).keys())
+    _note_past_the_end(place, offsets)
     stop = _stop(cluster, until, max_records, offsets, now_ms=now_ms)
     watch = Watch(cluster.brokers)
     config = _consumer_config(cluster, watch, group, place, uncommitted=uncommitted)
@@ -157,6 +167,25 @@ def _start(text: str | None, *, group: str | None, now_ms: int) -> Position:
         allowed_here += f"move the group first with `millstream groups reset {group} --to {text}`"
         raise BadOption(option="--from", value=str(text), allowed=allowed_here)
     return Latest() if text == "latest" else Earliest()
+
+
+def _note_committed(group: str, start: str, committed: Collection[Partition]) -> None:
+    if committed:
+        say(
+            f"Group {group} goes on from its committed offsets in "
+            f"{counted(len(committed), 'partition')}: --from {start} counts only where it has "
+            f"none. To move it: `millstream groups reset {group} --to {start}`."
+        )
+
+
+def _note_past_the_end(place: Position, offsets: Mapping[Partition, OffsetRange]) -> None:
+    if not isinstance(place, AtOffset):
+        return
+    short = [
+        f"{p} ends at {within.end}" for p, within in offsets.items() if place.offset > within.end
+    ]
+    if short:
+        say(f"--from {place.offset} is past the end: {', '.join(short)}. Reading from there.")
 
 
 def _stop(
@@ -211,6 +240,8 @@ def _run(
             if not messages:
                 watch.check()
             taken = _taken(messages, stop, watch)
+            if not taken and reader_is_gone():
+                break  # on a quiet topic no write would tell
             _write(write(_record(message)) for message in taken)
             if starts is None:
                 _store(consumer, taken)

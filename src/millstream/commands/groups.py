@@ -14,9 +14,18 @@ from millstream.base.offsets import OffsetRange
 from millstream.base.quantity import format_duration_roughly
 from millstream.commands.cluster import Cluster, Group, open_cluster
 from millstream.commands.connecting import GroupNotFound, Partition
-from millstream.commands.lag import LagTotal, Member, PartitionLag, total
+from millstream.commands.lag import (
+    LagSum,
+    LagTotal,
+    Member,
+    PartitionLag,
+    add_lags,
+    lag_of,
+    total,
+)
 from millstream.commands.options import BadOption, Brokers, Json, Yes
 from millstream.commands.output import confirm, counted, print_json, print_table, say
+from millstream.commands.plain_help import PlainCommand
 from millstream.commands.positions import (
     AtOffset,
     AtTime,
@@ -54,50 +63,79 @@ class NothingCommitted(Rejected):
 # --- list ------------------------------------------------------------------------------------
 
 
-@app.command("list")
+@app.command("list", cls=PlainCommand)
 def list_groups(brokers: Brokers = None, json: Json = False) -> None:
-    """List consumer groups with their state, members and total lag."""
+    """List consumer groups with their members and lag.
+
+    The lag of a partition that a group never committed is not known, and is not added.
+    """
     cluster = open_cluster(brokers)
     groups = cluster.groups(cluster.group_names())
     committed = {name: cluster.committed(name) for name in groups}
+    topics = {name: _topics_of(group, committed[name]) for name, group in groups.items()}
     existing = set(cluster.topic_names())
-    wanted = {p for offsets in committed.values() for p in offsets if p.topic in existing}
-    offsets = cluster.available(sorted(wanted))
-    found = [_group_row(group, committed[name], offsets) for name, group in groups.items()]
+    wanted = cluster.partitions_of(sorted(set().union(*topics.values()) & existing))
+    offsets = cluster.available(wanted)
+    lags = {
+        name: add_lags(
+            lag_of(committed[name].get(part), within)
+            for part, within in offsets.items()
+            if part.topic in topics[name]
+        )
+        for name in groups
+    }
+    found = [_group_row(group, topics[name], lags[name]) for name, group in groups.items()]
     if json:
         print_json(found)
     elif not found:
         say("No consumer groups yet. `millstream consume TOPIC --group NAME` makes one.")
     else:
         header = ["GROUP", "STATE", "MEMBERS", "TOPICS", "LAG"]
-        rows = [[r["group"], r["state"], r["members"], len(r["topics"]), r["lag"]] for r in found]
+        rows = [
+            [name, group.state, len(group.members), len(topics[name]), lag_cell(lags[name])]
+            for name, group in groups.items()
+        ]
         print_table(header, rows)
 
 
-def _group_row(
-    group: Group, committed: Mapping[Partition, int], offsets: Mapping[Partition, OffsetRange]
-) -> dict[str, Any]:
-    lags = [
-        max(0, offsets[part].end - max(at, offsets[part].start))
-        for part, at in committed.items()
-        if part in offsets
-    ]
+def _topics_of(group: Group, committed: Iterable[Partition]) -> set[str]:
+    """Those that the group committed or is assigned."""
+    assigned = {part.topic for parts in group.members.values() for part in parts}
+    return assigned | {part.topic for part in committed}
+
+
+def _group_row(group: Group, topics: set[str], lag: LagSum) -> dict[str, Any]:
     return {
         "group": group.id,
         "state": group.state,
         "protocol": group.protocol,
         "members": len(group.members),
-        "topics": sorted({part.topic for part in committed}),
-        "lag": sum(lags),
+        "topics": sorted(topics),
+        **_lag_to_json(lag),
     }
+
+
+def _lag_to_json(lag: LagSum) -> dict[str, Any]:
+    return {
+        "lag": lag.lag,
+        "known_lag": lag.known,
+        "never_committed_partitions": lag.never_committed,
+    }
+
+
+def lag_cell(lag: LagSum) -> int | str:
+    """For a table: a number, unless some of it is unknown."""
+    return str(lag) if lag.lag is None else lag.lag
 
 
 # --- describe --------------------------------------------------------------------------------
 
 
-@app.command()
+@app.command(cls=PlainCommand)
 def describe(groups: GroupNames, brokers: Brokers = None, json: Json = False) -> None:
-    """Show each partition's lag, and when a slow group starts to lose data to retention.
+    """Show each partition's lag, and when data gets lost.
+
+    A slow group loses what retention deletes before the group has read it.
 
     HEADROOM counts the records that retention can still delete before it reaches the group.
     "Loses data in 3h" is the soonest moment: retention deletes whole segments, so it may be later.
@@ -128,7 +166,7 @@ def partition_lags(cluster: Cluster, group: Group) -> list[PartitionLag]:
     """One for each partition of the topics that the group committed or is assigned, in order."""
     committed = cluster.committed(group.id)
     owners = {part: member for member, parts in group.members.items() for part in parts}
-    topics = {part.topic for part in committed.keys() | owners.keys()}
+    topics = _topics_of(group, committed)
     wanted = cluster.partitions_of(sorted(topics & set(cluster.topic_names())))
     offsets = cluster.available(wanted)
     retentions = cluster.retentions(sorted({part.topic for part in wanted}))
@@ -173,7 +211,7 @@ def _to_json(group: Group, lags: list[PartitionLag], now_ms: int) -> dict[str, A
         "group": group.id,
         "state": group.state,
         "protocol": group.protocol,
-        "lag": sum(part.lag or 0 for part in lags),
+        **_lag_to_json(add_lags(part.lag for part in lags)),
         "partitions": [_partition_to_json(part, now_ms) for part in lags],
         "topics": [{"topic": one.name} | _total_to_json(one) for one in by_topic],
         "consumers": [
@@ -207,7 +245,7 @@ def _member_to_json(member: Member) -> dict[str, Any]:
 def _total_to_json(one: LagTotal) -> dict[str, Any]:
     return {
         "partitions": one.partitions,
-        "lag": one.lag,
+        **_lag_to_json(one.lag),
         "lost": one.lost,
         "loses_data_in_ms": one.loses_data_in_ms,
     }
@@ -215,9 +253,9 @@ def _total_to_json(one: LagTotal) -> dict[str, Any]:
 
 def _print_group(group: Group, lags: list[PartitionLag], now_ms: int) -> None:
     by_topic, by_member = totals(group, lags, now_ms)
-    lag = sum(part.lag or 0 for part in lags)
+    lag = add_lags(part.lag for part in lags)
     members = counted(len(group.members), "member")
-    typer.secho(f"Group {group.id}: {group.state}, {members}, lag {lag:,}", bold=True)
+    typer.secho(f"Group {group.id}: {group.state}, {members}, lag {lag}", bold=True)
     typer.echo("")
     header = ["TOPIC", "PARTITION", "COMMITTED", "END", "LAG", "HEADROOM", "RISK", "CONSUMER"]
     print_table(header, [_partition_row(part, now_ms) for part in lags])
@@ -225,13 +263,16 @@ def _print_group(group: Group, lags: list[PartitionLag], now_ms: int) -> None:
         typer.echo("")
         print_table(
             ["TOPIC", "PARTITIONS", "LAG", "FIRST LOSS"],
-            [[one.name, one.partitions, one.lag, first_loss(one)] for one in by_topic],
+            [[one.name, one.partitions, lag_cell(one.lag), first_loss(one)] for one in by_topic],
         )
     if by_member:
         typer.echo("")
         print_table(
             ["CONSUMER", "CLIENT", "HOST", "PARTITIONS", "LAG"],
-            [[m.id, m.client_id, m.host, t.partitions, t.lag] for m, t in by_member.items()],
+            [
+                [m.id, m.client_id, m.host, t.partitions, lag_cell(t.lag)]
+                for m, t in by_member.items()
+            ],
         )
 
 
@@ -259,7 +300,7 @@ def first_loss(one: LagTotal) -> str:
 # --- reset -----------------------------------------------------------------------------------
 
 
-@app.command()
+@app.command(cls=PlainCommand)
 def reset(
     group: GroupName,
     to: Annotated[
@@ -301,16 +342,19 @@ def reset(
     if not json:
         rows = [[*_plan_row(part, committed, targets, offsets).values()] for part in targets]
         print_table(["TOPIC", "PARTITION", "COMMITTED", "NEW", "EFFECT"], rows)
-    if not dry_run:
-        confirm(f"Reset {counted(len(targets), 'partition')} of group {group}?", yes=yes)
-        cluster.commit(group, targets)
+    changed = {part: new for part, new in targets.items() if committed.get(part) != new}
+    if changed and not dry_run:
+        confirm(f"Reset {counted(len(changed), 'partition')} of group {group}?", yes=yes)
+        cluster.commit(group, changed)
     if json:
         plan = [_plan_row(part, committed, targets, offsets) for part in targets]
         print_json({"group": group, "executed": not dry_run, "partitions": plan})
     elif dry_run:
         say("Dry run: nothing was changed.")
+    elif not changed:
+        say(f"Group {group} is there already: nothing was changed.")
     else:
-        typer.echo(f"Reset {counted(len(targets), 'partition')} of group {group}")
+        typer.echo(f"Reset {counted(len(changed), 'partition')} of group {group}")
 
 
 def _require_idle(group: Group, *, doing: str) -> None:
@@ -360,20 +404,22 @@ def _plan_row(
 
 def effect(old: int | None, new: int, available: OffsetRange) -> str:
     """What a reset does to the group: from where it would read, to where it will."""
-    here = available.start if old is None else max(old, available.start)
-    lost = 0 if old is None else here - old
+    if old is None:
+        return f"set to {new:,} (had none)"
+    here = max(old, available.start)
+    lost = here - old
     note = f" ({counted(lost, 'record')} lost to retention)" if lost else ""
     if new < here:
         return f"reads {counted(here - new, 'record')} again{note}"
     if new > here:
         return f"skips {counted(new - here, 'record')}{note}"
-    return f"stays{note}"
+    return f"set to {new:,}{note}" if lost else "stays"
 
 
 # --- delete ----------------------------------------------------------------------------------
 
 
-@app.command()
+@app.command(cls=PlainCommand)
 def delete(
     groups: GroupNames, yes: Yes = False, brokers: Brokers = None, json: Json = False
 ) -> None:

@@ -67,10 +67,7 @@ class PartitionLag:
 
     @property
     def lag(self) -> int | None:
-        """Records that the group can still read: what is lost is not counted."""
-        if self.committed is None:
-            return None
-        return max(0, self.available.end - max(self.committed, self.available.start))
+        return lag_of(self.committed, self.available)
 
     @property
     def lost(self) -> int:
@@ -110,12 +107,44 @@ class PartitionLag:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LagSum:
+    """The lag of several partitions. Where nothing was committed it is unknown, which is not 0."""
+
+    known: int
+    never_committed: int
+    """How many partitions have no commit, and so no lag to add."""
+
+    @property
+    def lag(self) -> int | None:
+        return None if self.never_committed else self.known
+
+    def __str__(self) -> str:
+        if not self.never_committed:
+            return f"{self.known:,}"
+        noun = "partition" if self.never_committed == 1 else "partitions"
+        return f"{self.known:,} + {self.never_committed:,} {noun} never committed"
+
+
+def lag_of(committed: int | None, available: OffsetRange) -> int | None:
+    """Records that a group can still read: what is lost is not counted."""
+    if committed is None:
+        return None
+    return max(0, available.end - max(committed, available.start))
+
+
+def add_lags(lags: Iterable[int | None]) -> LagSum:
+    lags = list(lags)
+    known = [lag for lag in lags if lag is not None]
+    return LagSum(known=sum(known), never_committed=len(lags) - len(known))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LagTotal:
     """The lag of several partitions together: of a topic, a consumer or a group."""
 
     name: str
     partitions: int
-    lag: int
+    lag: LagSum
     lost: int
     loses_data_in_ms: int | None
 
@@ -126,7 +155,7 @@ def total(name: str, partitions: Iterable[PartitionLag], *, now_ms: int) -> LagT
     return LagTotal(
         name=name,
         partitions=len(chosen),
-        lag=sum(part.lag or 0 for part in chosen),
+        lag=add_lags(part.lag for part in chosen),
         lost=sum(part.lost for part in chosen),
         loses_data_in_ms=min((loss for loss in losses if loss is not None), default=None),
     )

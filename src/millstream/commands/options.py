@@ -29,7 +29,11 @@ Config = Annotated[
 WORDS_FOR_MINUS_ONE = ("forever", "unlimited")
 
 
-class BadOption(Rejected):
+class BadUsage(Rejected):
+    """Options or arguments that do not go together."""
+
+
+class BadOption(BadUsage):
     def __init__(self, *, option: str, value: str, allowed: str) -> None:
         super().__init__(f"{option}: cannot read {value!r}. Give {allowed}")
         self.option, self.value = option, value

@@ -5,6 +5,7 @@ Data goes to stdout, everything else to stderr. No command formats a table by it
 
 import json
 import os
+import select
 import signal
 import sys
 from collections.abc import Iterator, Sequence
@@ -96,6 +97,17 @@ def terminate_as_interrupt() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+def reader_is_gone() -> bool:
+    """Whether nobody reads our pipe any more: a write would fail, but there is nothing to write."""
+    try:
+        number = sys.stdout.fileno()
+    except OSError:  # not a file: a test reads it
+        return False
+    poll = select.poll()
+    poll.register(number, 0)  # errors and hang-ups are reported unasked
+    return any(events & (select.POLLERR | select.POLLHUP) for _, events in poll.poll(0))
 
 
 def abandon_stdout() -> None:

@@ -19,8 +19,8 @@ import typer
 from millstream.base.errors import MillstreamError, Rejected
 from millstream.base.offsets import OffsetRange
 from millstream.commands.cluster import Cluster, open_cluster
-from millstream.commands.connecting import NotAllowed, Watch, client_config
-from millstream.commands.options import BadOption, Brokers, Json, parse_pair
+from millstream.commands.connecting import NotAllowed, Watch, client_config, require_not_internal
+from millstream.commands.options import BadOption, BadUsage, Brokers, Json, parse_pair
 from millstream.commands.output import counted, print_json, say, terminate_as_interrupt
 from millstream.commands.records import LineReader, OutgoingRecord
 
@@ -78,8 +78,9 @@ class NotAllDelivered(Rejected):
 class Delivery:
     """What became of the records: every one that was sent ends as delivered or failed."""
 
-    def __init__(self, topic: str, *, knows_offsets: bool = True) -> None:
+    def __init__(self, topic: str, *, noun: str = "Line", knows_offsets: bool = True) -> None:
         self.topic = topic
+        self.noun = noun
         self.knows_offsets = knows_offsets  # with acks=0 the broker does not say
         self.sent = 0
         self.delivered = 0
@@ -98,7 +99,7 @@ class Delivery:
         reason = reason_of(error.name(), error.str())
         self.reasons[reason] += 1
         if self.failed <= FAILURES_SHOWN_MAX:
-            say(f"Line {line}: not delivered: {reason}")
+            say(f"{self.noun} {line}: not delivered: {reason}")
 
     def _count(self, message: "Message") -> None:
         self.delivered += 1
@@ -164,19 +165,33 @@ def produce(
         ),
         partition=partition,
         json_lines=json_lines,
+        noun="Value" if values else "Line",
     )
     if values and file:
-        raise BadOption(option="--file", value=str(file), allowed="either a file or values")
+        raise BadUsage("Give either --file or values, not both")
+    require_not_internal([topic])
     with _open_input(values, file) as lines, terminate_as_interrupt():
         cluster = open_cluster(brokers)
-        started, delivery = time.monotonic(), Delivery(topic, knows_offsets=acks is not Acks.NONE)
+        existed = topic in cluster.topic_names()
+        if existed and partition is not None:
+            cluster.choose_partitions([topic], [partition])
+        delivery = Delivery(topic, noun=reader.noun, knows_offsets=acks is not Acks.NONE)
+        started = time.monotonic()
         try:
             with _progress(lines, file) as advance:
                 _send(cluster, delivery, reader, lines, advance, acks=acks, compression=compression)
         except (MillstreamError, KeyboardInterrupt):
             say(f"Stopped: {counted(delivery.delivered, 'record')} reached {topic}.")
             raise
-        _report(delivery, seconds=time.monotonic() - started, json=json)
+        seconds = time.monotonic() - started
+        if delivery.delivered and not existed:
+            _say_created(cluster, topic)
+        _report(delivery, seconds=seconds, json=json)
+
+
+def _say_created(cluster: Cluster, topic: str) -> None:
+    partitions = counted(cluster.require_topics([topic])[topic], "partition")
+    say(f"Created topic {topic} ({partitions}): it did not exist before.")
 
 
 def _open_input(

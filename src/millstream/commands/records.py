@@ -43,8 +43,8 @@ class IncomingRecord:
 
 
 class BadInput(Rejected):
-    def __init__(self, *, line: int, problem: str) -> None:
-        super().__init__(f"Line {line}: {problem}")
+    def __init__(self, *, line: int, problem: str, noun: str = "Line") -> None:
+        super().__init__(f"{noun} {line}: {problem}")
         self.line, self.problem = line, problem
 
 
@@ -66,6 +66,8 @@ class LineReader:
     headers: tuple[Header, ...] = ()
     partition: int | None = None
     json_lines: bool = False
+    noun: str = "Line"
+    """What its input is called when it is bad: arguments are no lines."""
 
     def read(self, line: bytes, number: int) -> OutgoingRecord:
         if self.json_lines:
@@ -75,20 +77,23 @@ class LineReader:
             key, separator, value = line.partition(self.key_separator)
             if not separator:
                 shown = self.key_separator.decode(errors="replace")
-                raise BadInput(line=number, problem=f"no key: it has no separator {shown!r}")
+                raise self._bad(number, f"no key: it has no separator {shown!r}")
         return OutgoingRecord(key=key, value=value, headers=self.headers, partition=self.partition)
+
+    def _bad(self, number: int, problem: str) -> BadInput:
+        return BadInput(line=number, problem=problem, noun=self.noun)
 
     def _read_json(self, line: bytes, number: int) -> OutgoingRecord:
         try:
             fields = json.loads(line)
         except ValueError as error:
-            raise BadInput(line=number, problem=f"not JSON: {error}") from None
+            raise self._bad(number, f"not JSON: {error}") from None
         if not isinstance(fields, dict):
-            raise BadInput(line=number, problem="not a JSON object with key, value, headers ...")
+            raise self._bad(number, "not a JSON object with key, value, headers ...")
         try:
             return self._from_fields(fields)
         except (ValueError, TypeError, OverflowError) as error:
-            raise BadInput(line=number, problem=str(error)) from None
+            raise self._bad(number, str(error)) from None
 
     def _from_fields(self, fields: Mapping[str, Any]) -> OutgoingRecord:
         unknown = fields.keys() - KNOWN_FIELDS

@@ -9,9 +9,10 @@ from millstream.base.errors import Rejected
 from millstream.base.offsets import OffsetRange
 from millstream.base.quantity import format_duration_ms, format_size
 from millstream.commands.cluster import Cluster, ConfigValue, open_cluster, retention_from
-from millstream.commands.connecting import Partition, RefusedByBroker
-from millstream.commands.options import BadOption, Brokers, Config, Json, Yes, parse_topic_configs
+from millstream.commands.connecting import Partition, RefusedByBroker, require_not_internal
+from millstream.commands.options import BadUsage, Brokers, Config, Json, Yes, parse_topic_configs
 from millstream.commands.output import confirm, counted, print_json, print_table, say
+from millstream.commands.plain_help import PlainCommand
 from millstream.commands.positions import AtOffset, AtTime, Latest, format_time_ms, parse_position
 
 app = typer.Typer(no_args_is_help=True, help="List, create, change and delete topics.")
@@ -24,7 +25,7 @@ class NothingToDo(Rejected):
     pass
 
 
-@app.command("list")
+@app.command("list", cls=PlainCommand)
 def list_topics(
     internal: Annotated[
         bool, typer.Option("--internal", help="Show the broker's own topics too.")
@@ -53,7 +54,7 @@ def list_topics(
         print_table(["TOPIC", "PARTITIONS", "RECORDS", "RETENTION"], rows)
 
 
-@app.command()
+@app.command(cls=PlainCommand)
 def create(
     topics: Topics,
     partitions: Annotated[
@@ -85,6 +86,10 @@ def create(
             if not (if_missing and error.code == "TOPIC_ALREADY_EXISTS"):
                 raise
     _report_created(cluster, topics, created, json=json)
+    for topic in created if replication else []:
+        kept = len(cluster.layout(topic)[0].replicas)
+        if kept != replication:
+            say(f"Topic {topic}: --replication {replication} was asked, the broker keeps {kept}.")
 
 
 def _report_created(cluster: Cluster, topics: list[str], created: list[str], *, json: bool) -> None:
@@ -98,7 +103,7 @@ def _report_created(cluster: Cluster, topics: list[str], created: list[str], *, 
         typer.echo(f"{did} {topic}: {counted(counts[topic], 'partition')}, retention {kept}")
 
 
-@app.command()
+@app.command(cls=PlainCommand)
 def describe(
     topics: Topics,
     all_configs: Annotated[
@@ -107,7 +112,10 @@ def describe(
     brokers: Brokers = None,
     json: Json = False,
 ) -> None:
-    """Show a topic's configs, and each partition's offsets and newest record."""
+    """Show a topic's configs and partitions.
+
+    Each partition with its offsets, its newest record, and where its copies are.
+    """
     cluster = open_cluster(brokers)
     offsets = cluster.available(cluster.partitions_of(topics))
     newest = cluster.newest_times_ms(offsets)
@@ -208,7 +216,7 @@ def in_words(name: str, value: str | None) -> str:
     return format_duration_ms(int(value)) if name.endswith(".ms") else format_size(int(value))
 
 
-@app.command()
+@app.command(cls=PlainCommand)
 def alter(
     topic: Topic,
     config: Config = [],  # noqa: B006 - typer copies it
@@ -222,7 +230,7 @@ def alter(
     """Change a topic's configs."""
     changes: dict[str, str | None] = {**parse_topic_configs(config), **dict.fromkeys(unset)}
     if not changes:
-        raise BadOption(option="--config", value="", allowed="a config to change, or --unset one")
+        raise BadUsage("Nothing to change: give --config or --unset")
     cluster = open_cluster(brokers)
     cluster.require_topics([topic])
     before = cluster.configs([topic])[topic]
@@ -249,9 +257,10 @@ def _value_of(config: dict[str, ConfigValue], name: str) -> str | None:
     return config[name].value if name in config else None
 
 
-@app.command()
+@app.command(cls=PlainCommand)
 def delete(topics: Topics, yes: Yes = False, brokers: Brokers = None, json: Json = False) -> None:
     """Delete topics with all their records."""
+    require_not_internal(topics)
     cluster = open_cluster(brokers)
     offsets = cluster.available(cluster.partitions_of(topics))
     records = sum(map(len, offsets.values()))
@@ -265,7 +274,7 @@ def delete(topics: Topics, yes: Yes = False, brokers: Brokers = None, json: Json
         typer.echo(f"Deleted {names} with {counted(records, 'record')}")
 
 
-@app.command("add-partitions")
+@app.command("add-partitions", cls=PlainCommand)
 def add_partitions(
     topic: Topic,
     to: Annotated[
@@ -289,7 +298,7 @@ def add_partitions(
     say("New records with a key may go to another partition than older ones with that key.")
 
 
-@app.command()
+@app.command(cls=PlainCommand)
 def trim(
     topic: Topic,
     before: Annotated[
