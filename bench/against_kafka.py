@@ -8,6 +8,8 @@ A full run rewrites docs/bench.md; a quick or partial one writes only where `--o
 
 import argparse
 import itertools
+import signal
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -39,17 +41,21 @@ class Case(Protocol):
 
 
 def main() -> None:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the brokers are stopped too
     options = parse_options()
+    cases = selected_cases(options)
     is_ours_kafka = options.ours == "kafka"
     warm_up_records = WARM_UP_RECORDS_QUICK if options.quick else WARM_UP_RECORDS
     results = Results()
     others, started_s = OthersShare(), time.monotonic()
-    with contenders(is_ours_kafka=is_ours_kafka) as running:
-        warm_up(running, warm_up_records)
-        run_cases(selected_cases(options), running, rounds=options.rounds, results=results)
-        footprint.measure_peak(running, results)
+    try:
+        with contenders(is_ours_kafka=is_ours_kafka) as running:
+            warm_up(running, warm_up_records)
+            run_cases(cases, running, rounds=options.rounds, results=results)
+            footprint.measure_peak(running, results)
+    finally:
+        print_table(results)  # what there is, also when interrupted
     elapsed_s = time.monotonic() - started_s
-    print_table(results)
     others_percent = others.percent()
     print(f"{elapsed_s:.0f} s in all; others used {others_percent:.0f} % of the CPU meanwhile")
     is_full = not (options.quick or options.only or is_ours_kafka)

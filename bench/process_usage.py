@@ -40,11 +40,9 @@ class OthersShare:
     """
 
     def __init__(self) -> None:
-        self._busy_s, self._all_s, self._ours_s = (
-            _machine_cpu_s(),
-            _machine_cpu_s(is_idle_too=True),
-            _own_cpu_s(),
-        )
+        self._busy_s = _machine_cpu_s()
+        self._all_s = _machine_cpu_s(is_idle_too=True)
+        self._ours_s = _own_cpu_s()
 
     def percent(self) -> float:
         all_s = _machine_cpu_s(is_idle_too=True) - self._all_s

@@ -23,6 +23,7 @@ from tests.support.broker_process import (
 from tests.support.raw_client import RawClient, batch_of
 
 TOPIC = "orders"
+RECOVERY_LINE = "the last stop was not clean; recovering"
 # A start takes about 0.4 s; much more than it needs, on a machine that is busy.
 SECONDS_MAX = 20.0
 
@@ -137,7 +138,7 @@ class TestBroker:
 class TestCommand:
     @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
     def test_a_signal_stops_it_cleanly(self, tmp_path: Path, number: signal.Signals) -> None:
-        with BrokerProcess(tmp_path / "data") as broker:
+        with BrokerProcess(tmp_path / "data", "--log-level", "info") as broker:
             assert READY_LINE.fullmatch(broker.ready_line), broker.ready_line
             with RawClient(broker.bootstrap) as client:
                 client.create_topic(TOPIC)
@@ -151,7 +152,10 @@ class TestCommand:
             self.assert_starts_without_recovery(broker)
 
     def assert_starts_without_recovery(self, broker: BrokerProcess) -> None:
-        """A clean log is not read through: the start does not touch what it need not."""
+        """A clean log is not read through: the start does not touch what it need not.
+
+        That the line is said where it must be, `test_after_a_kill_it_recovers_and_says_so` sees.
+        """
         segment = broker.data_dir / f"{TOPIC}-0" / f"{0:020d}.log"
         before = segment.stat()
         broker.start()
@@ -159,16 +163,18 @@ class TestCommand:
             found = client.fetch(TOPIC, 0)
         assert b"kept" in found.records
         assert segment.stat().st_mtime_ns == before.st_mtime_ns
-        assert "recover" not in broker.diagnostics
+        assert RECOVERY_LINE not in broker.diagnostics
 
     def test_after_a_kill_it_recovers_and_says_so(self, tmp_path: Path) -> None:
-        with BrokerProcess(tmp_path / "data") as broker:
+        with BrokerProcess(tmp_path / "data", "--log-level", "info") as broker:
             with RawClient(broker.bootstrap) as client:
                 client.create_topic(TOPIC)
                 assert client.produce(TOPIC, batch_of(b"kept")).error_code == 0
+            assert RECOVERY_LINE not in broker.diagnostics, "a new directory needs none"
             broker.end()
             assert not (tmp_path / "data" / ".kafka_cleanshutdown").exists()
             broker.start()
+            assert broker.diagnostics.count(RECOVERY_LINE) == 1
             with RawClient(broker.bootstrap) as client:
                 found = client.fetch(TOPIC, 0)
             assert b"kept" in found.records

@@ -116,3 +116,20 @@ def test_a_failed_sync_is_refused_and_makes_that_log_read_only(
     assert b"lost" not in seen.records
     assert client.produce(OTHER, batch_of(b"b")).error_code == 0
     assert "held-0: read-only" in caplog.text
+
+
+def test_what_is_owed_is_answered_before_a_stop(
+    broker: BrokerThread, disk: HeldDisk, client: RawClient
+) -> None:
+    disk.hold()
+    client.send(produce_request(TOPIC, batch_of(b"a")), PRODUCE_VERSION)
+    assert disk.waiting.wait(5)
+    stopped = broker.begin_stop()
+    broker.ask(lambda _: None)  # asked after it, so answered once the stop waits
+    assert not stopped.done()
+    assert_no_answer(client)
+    disk.release()
+    _, answer = client.receive(ProduceResponse, PRODUCE_VERSION)
+    assert answer.responses[0].partition_responses[0].error_code == 0
+    assert client.is_closed()
+    assert stopped.result(20), "a clean stop"

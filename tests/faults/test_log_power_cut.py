@@ -347,3 +347,69 @@ def test_a_power_cut_during_recovery_loses_nothing_more(lock_path: Path) -> None
 @pytest.mark.timeout(3600)
 def test_a_power_cut_during_any_recovery_loses_nothing_more(lock_path: Path) -> None:
     check_all(cut_again(lock_path, seed=2, turns=60, every=11))
+
+
+# --- a kill, then a power cut -------------------------------------------------------------------
+
+
+Shown = dict[int, bytes | None]
+
+
+def kill_and_cut(
+    path: Path, config: LogConfig, *, seed: int, turns: int, every: int
+) -> Iterator[str]:
+    """The process dies and its page cache lives; the next one recovers, shows what it found, and
+    then the power goes. The same once more with one that also writes."""
+    for step in range(0, count_steps(path, config, seed=seed, turns=turns), every):
+        workload = run_until_cut(path, config, seed=seed, step=step, turns=turns)
+        workload.disk.restore_power()
+        for writes, survivals in ((False, SURVIVALS), (True, [(Survival.NOTHING, 0)])):
+            yield f"seed {seed}, killed at step {step}, writes afterwards: {writes}"
+            shown, state = recover_and_show(workload, writes=writes)
+            for survival, number in survivals:
+                yield f"seed {seed}, killed at step {step}, left: {survival.value} ({number})"
+                disk = workload.disk.after_power_cut(survival, seed=step + number)
+                check_shown(workload, disk, shown, state)
+
+
+def recover_and_show(workload: Workload, *, writes: bool) -> tuple[Shown, dict[bytes, bytes]]:
+    """What a client saw after the restart; and a retry was told that its batch is there."""
+    directory = LogDirectory(workload.path, disk=workload.disk)
+    try:
+        log = open_orders(directory, workload.config, workload.now_ms)
+        state = dict(open_state(directory, workload.now_ms))
+        if workload.promises.sent and (last := workload.promises.sent[-1]).base_offset is not None:
+            assert send(log, last, now_ms=NOW_MS) == last.base_offset, "stored before the kill"
+        if writes:
+            log.append(batch(b"after the recovery"), now_ms=NOW_MS)
+            log.sync(now_ms=NOW_MS)
+        return {record.offset: record.value for record in read_records(log)}, state
+    finally:
+        directory.abandon()
+
+
+def check_shown(
+    workload: Workload, disk: SimulatedDisk, shown: Shown, state: dict[bytes, bytes]
+) -> None:
+    directory = LogDirectory(workload.path, disk=disk)
+    try:
+        log = open_orders(directory, workload.config, workload.now_ms)
+        found = {record.offset: record.value for record in read_records(log)}
+        assert shown.items() <= found.items()
+        assert dict(open_state(directory, workload.now_ms)) == state
+    finally:
+        directory.abandon()
+
+
+@pytest.mark.parametrize("config", [STRICT, RELAXED], ids=["strict", "relaxed"])
+def test_what_a_recovery_has_shown_survives_a_power_cut(lock_path: Path, config: LogConfig) -> None:
+    check_all(kill_and_cut(lock_path, config, seed=1, turns=32, every=4))
+
+
+@pytest.mark.full
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("config", [STRICT, RELAXED], ids=["strict", "relaxed"])
+def test_what_any_recovery_has_shown_survives_a_power_cut(
+    lock_path: Path, config: LogConfig
+) -> None:
+    check_all(kill_and_cut(lock_path, config, seed=2, turns=60, every=1))

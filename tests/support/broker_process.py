@@ -14,6 +14,11 @@ READY_SECONDS_MAX = 20.0
 STOP_SECONDS_MAX = 20.0
 READY_LINE = re.compile(rb"millstream broker ready on (\S+), data in .+, durability \w+\n")
 
+HURRIED = (
+    "from millstream.__main__ import main; from millstream.broker import server; "
+    "server.CHECKPOINT_INTERVAL_MS = {}; main()"
+)
+
 
 class BrokerProcess:
     """A broker started from the command line; use it as a context manager.
@@ -27,10 +32,14 @@ class BrokerProcess:
         *options: str,
         listen: str = "127.0.0.1:0",
         stderr_path: Path | None = None,
+        checkpoint_interval_ms: int | None = None,
     ) -> None:
         self.data_dir = data_dir
+        start = ["-m", "millstream"]
+        if checkpoint_interval_ms is not None:  # no setting: nobody but a test is in such a hurry
+            start = ["-c", HURRIED.format(checkpoint_interval_ms)]
         self._command = [
-            sys.executable, "-m", "millstream", "broker",
+            sys.executable, *start, "broker",
             "--data", str(data_dir), "--listen", listen, *options,
         ]  # fmt: skip
         self._stderr_path = stderr_path or data_dir.with_name(data_dir.name + ".stderr")

@@ -4,6 +4,7 @@ give it a disk of their own."""
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
@@ -29,6 +30,7 @@ class BrokerThread:
         self._config = BrokerConfig(port=0, **config)
         self._data_dir = data_dir
         self._disk = disk
+        self._stopping: Future[bool] | None = None
         self.server: BrokerServer
 
     def __enter__(self) -> "BrokerThread":
@@ -43,7 +45,7 @@ class BrokerThread:
         trace: TracebackType | None,
     ) -> None:
         try:
-            self._await(self.server.stop())
+            self.begin_stop().result(WITHIN_S)
         finally:
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join()
@@ -54,6 +56,12 @@ class BrokerThread:
             self._data_dir, self._config, now_ms=system_clock, disk=self._disk
         )
         await self.server.start()
+
+    def begin_stop(self) -> "Future[bool]":
+        """Ask it to stop, once; the future has what `BrokerServer.stop` returns."""
+        if self._stopping is None:
+            self._stopping = asyncio.run_coroutine_threadsafe(self.server.stop(), self._loop)
+        return self._stopping
 
     @property
     def bootstrap(self) -> str:

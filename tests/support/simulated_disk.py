@@ -90,6 +90,10 @@ class SimulatedDisk:
     def cut_power_at(self, step: int) -> None:
         self._cut_at = step
 
+    def restore_power(self) -> None:
+        """It was only the process that stopped: all it has written is there, synced or not."""
+        self._cut_at = None
+
     def fill_at(self, step: int) -> None:
         """From this step on nothing that needs space succeeds, until `heal`."""
         self._full_from = step

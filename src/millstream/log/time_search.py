@@ -48,8 +48,8 @@ def newest(segments: Sequence[Segment], *, start_offset: int) -> TimedOffset | N
     # It is deleted, or a producer wrote a timestamp in the batch that no record has. The headers
     # say which batches can hold the newest that is left: decode these, the others only if they lie.
     batches = heapq.nlargest(CANDIDATES, _batches(segments, start_offset))
-    for newest_ms, _, position, segment in batches:
-        if found is not None and found.timestamp_ms >= newest_ms:
+    for newest_ms, place, position, segment in batches:
+        if found is not None and (found.timestamp_ms, -found.offset) >= (newest_ms, place):
             return found
         found = _newer(found, segment, position, start_offset)
     if len(batches) < CANDIDATES:
@@ -72,12 +72,13 @@ def _batches(
 def _newer(
     found: TimedOffset | None, segment: Segment, position: int, start_offset: int
 ) -> TimedOffset | None:
-    """The newest record of a batch, if it is newer than `found`."""
+    """The newest record of a batch, if it is newer than `found`, or as new and before it."""
     header = read_header(segment.log.read(position, HEADER_BYTES))
     batch = segment.log.read(position, header.size_bytes)
     check_batch(batch)
     for record in decode_records(batch):
-        is_newer = found is None or record.timestamp_ms > found.timestamp_ms
+        key = record.timestamp_ms, -record.offset
+        is_newer = found is None or key > (found.timestamp_ms, -found.offset)
         if is_newer and record.offset >= start_offset:
             found = TimedOffset(record.offset, record.timestamp_ms)
     return found

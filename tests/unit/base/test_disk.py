@@ -17,10 +17,12 @@ from millstream.base.disk import (
     FileLock,
     RealDisk,
     RealFile,
+    TooManyOpenFiles,
     Unwritable,
     read_file,
     replace_file,
 )
+from millstream.base.errors import Retryable
 
 DISK = RealDisk()
 # Larger than any file that the test run itself writes (its own output may go to one).
@@ -117,6 +119,47 @@ def test_what_the_system_refuses_is_named(tmp_path: Path) -> None:
         DISK.remove(tmp_path / "absent")
     with pytest.raises(DiskFailed, match="absent: sync of the directory failed"):
         DISK.sync_directory(tmp_path / "absent")
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])
+def test_too_few_descriptors_are_no_broken_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    def refuse(*_: object) -> int:
+        raise OSError(number, "planted")
+
+    monkeypatch.setattr(os, "open", refuse)
+    for action in (
+        lambda: DISK.open(tmp_path / "file"),
+        lambda: DISK.sync_directory(tmp_path),
+        lambda: replace_file(DISK, tmp_path / "file", b"one"),
+    ):
+        with pytest.raises(TooManyOpenFiles, match="ulimit -n") as caught:
+            action()
+        assert isinstance(caught.value, Retryable)
+        assert str(tmp_path) in str(caught.value)
+    monkeypatch.undo()
+    replace_file(DISK, tmp_path / "file", b"one")
+    assert read_file(DISK, tmp_path / "file") == b"one"
+
+
+@pytest.fixture
+def _few_descriptors() -> Iterator[None]:
+    """As many as are open now: the next one is refused by the kernel itself."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    free = os.dup(0)
+    os.close(free)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free, hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.mark.usefixtures("_few_descriptors")
+def test_the_kernels_limit_of_descriptors_is_named(tmp_path: Path) -> None:
+    with pytest.raises(TooManyOpenFiles):
+        DISK.open(tmp_path / "file")
+    with pytest.raises(TooManyOpenFiles):
+        DISK.sync_directory(tmp_path)
 
 
 def test_a_lock_is_held_against_another_process_and_says_by_whom(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import pytest
 
 from millstream.base.disk import DiskFull
 from millstream.broker.producer_ids import BLOCK_IDS
+from tests.support.gated_disk import GatedDisk
 from tests.support.served_node import Serve, ServedNode
 from tests.support.simulated_disk import SimulatedDisk, Survival
 
@@ -44,6 +45,18 @@ def test_no_id_is_given_twice_after_a_power_cut(
     served.crash()
     again = serve(disk=disk.after_power_cut(survival, seed=1))
     assert min(take(again)) > max(given)
+
+
+def test_no_id_is_given_before_its_block_is_durable(serve: Serve, gate: GatedDisk) -> None:
+    served = serve(disk=gate)
+    gate.shut()
+    first, second = (served.start(served.node.producer_ids.take()) for _ in range(2))
+    gate.until_a_sync_waits()
+    served.turn()
+    assert not first.done()
+    assert not second.done()
+    gate.open_gate()
+    assert [served.run(first), served.run(second)] == [0, 1]
 
 
 def test_those_who_ask_at_the_same_time_get_different_ids(served: ServedNode) -> None:

@@ -1,13 +1,17 @@
 """The data directory: one owner, a format, and checkpoints that outlive a crash."""
 
+import contextlib
+import errno
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from millstream.base.disk import Unwritable
+from millstream.base.disk import TooManyOpenFiles, Unwritable
 from millstream.base.errors import Corrupt
 from millstream.log.config import LogConfig
 from millstream.log.log_directory import (
@@ -119,6 +123,37 @@ def test_recovery_points_of_partitions_that_are_not_open_are_kept(tmp_path: Path
     directory.abandon()
     text = (tmp_path / "recovery-point-offset-checkpoint").read_text()
     assert offsets_from_text(text) == {ORDERS: 1, ("other", 0): 0}
+
+
+def test_a_lack_of_descriptors_does_not_make_a_log_read_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A roll opens several files; whichever cannot be opened, the next append tries again."""
+    directory = LogDirectory(tmp_path)
+    small = LogConfig(segment_bytes=1)
+    log = directory.open_partition(ORDERS, small, topic_id=bytes(16), now_ms=NOW_MS)
+    log.append(batch(b"first"), now_ms=NOW_MS)
+    system_open, refusals = os.open, 0
+    while log.segment_count == 1:
+        left = refusals
+
+        def open_some(path: Any, flags: int, mode: int = 0o777) -> int:
+            nonlocal left
+            left -= 1
+            if left < 0:
+                raise OSError(errno.EMFILE, "planted")
+            return system_open(path, flags, mode)
+
+        monkeypatch.setattr(os, "open", open_some)
+        with contextlib.suppress(TooManyOpenFiles):
+            log.append(batch(b"second"), now_ms=NOW_MS)
+        monkeypatch.undo()
+        assert log.failure is None
+        refusals += 1
+    assert refusals > 3, "not one of them was refused"
+    log.sync(now_ms=NOW_MS)
+    assert values(read_records(log)) == [b"first", b"second"]
+    assert directory.close(now_ms=NOW_MS)
 
 
 def test_a_partition_created_again_starts_at_zero(tmp_path: Path) -> None:

@@ -1,8 +1,11 @@
 """One partition's log: limits, rolls, visibility, and what it refuses."""
 
+import struct
 from pathlib import Path
+from random import Random
 
 import pytest
+from crc32c import crc32c
 
 from millstream.log.config import LogConfig
 from millstream.log.partition_log import (
@@ -12,8 +15,17 @@ from millstream.log.partition_log import (
     TimedOffset,
     TimestampOutOfRange,
 )
-from millstream.log.record_batch import CorruptBatch, InvalidBatch, check_batch, read_header
+from millstream.log.record_batch import (
+    CHECKED_FROM,
+    CRC_AT,
+    MAX_TIMESTAMP_AT,
+    CorruptBatch,
+    InvalidBatch,
+    check_batch,
+    read_header,
+)
 from millstream.log.segment import ReadWouldBlock
+from millstream.log.time_search import CANDIDATES
 from tests.support.batches import NOW_MS, batch, open_log, read_records, values
 from tests.support.simulated_disk import SimulatedDisk
 
@@ -58,6 +70,18 @@ def test_relaxed_records_are_visible_at_once(disk: SimulatedDisk) -> None:
     assert log.is_sync_due(now_ms=NOW_MS + 100)
     append(log, b"c")
     assert log.is_sync_due(now_ms=NOW_MS)
+
+
+def test_a_sync_is_due_when_the_clock_steps_back(disk: SimulatedDisk) -> None:
+    """Until it has caught up again, records would be unsynced for as long as it stepped."""
+    log = open_log(disk, DIRECTORY, LogConfig(flush_messages=1000, flush_ms=100))
+    assert not log.is_sync_due(now_ms=NOW_MS - 1), "there is nothing to sync"
+    append(log, b"a")
+    assert not log.is_sync_due(now_ms=NOW_MS)
+    assert log.is_sync_due(now_ms=NOW_MS - 1)
+    log.sync(now_ms=NOW_MS - 1)
+    append(log, b"b")
+    assert not log.is_sync_due(now_ms=NOW_MS - 1)
 
 
 def test_a_job_that_comes_back_after_a_roll_changes_nothing(disk: SimulatedDisk) -> None:
@@ -217,6 +241,34 @@ def test_the_newest_record_is_not_a_deleted_one(disk: SimulatedDisk) -> None:
     assert log.newest() == TimedOffset(1, NOW_MS)
     log.advance_start(2)
     assert log.newest() is None
+
+
+def lying(content: memoryview, max_timestamp: int) -> memoryview:
+    """The batch with another largest timestamp in its header than its records have."""
+    struct.pack_into(">q", content, MAX_TIMESTAMP_AT, max_timestamp)
+    struct.pack_into(">I", content, CRC_AT, crc32c(content[CHECKED_FROM:]))
+    return content
+
+
+@pytest.mark.parametrize("count", [CANDIDATES - 1, CANDIDATES, CANDIDATES + 1, 3 * CANDIDATES])
+@pytest.mark.parametrize("liars", [0, 1, CANDIDATES, 3 * CANDIDATES])
+@pytest.mark.parametrize("seed", range(3))
+def test_the_newest_record_is_found_whatever_is_deleted_or_headers_say(
+    disk: SimulatedDisk, count: int, liars: int, seed: int
+) -> None:
+    random = Random(seed)
+    log = open_log(disk, DIRECTORY, LogConfig(segment_bytes=10 * SIZE_BYTES))
+    for number in range(count):
+        sent = batch(b"x", b"y", timestamp_ms=NOW_MS + random.randint(0, 9))
+        if number < liars:
+            lying(sent, NOW_MS + random.randint(9, 20))
+        log.append(sent, now_ms=NOW_MS)
+    log.sync(now_ms=NOW_MS)
+    for start in range(log.end_offset):
+        log.advance_start(start)
+        times = {record.offset: record.timestamp_ms for record in read_records(log)}
+        newest = max(times, key=lambda offset: (times[offset], -offset))
+        assert log.newest() == TimedOffset(newest, times[newest]), start
 
 
 def test_a_start_beyond_the_end_of_the_log_is_where_it_goes_on(disk: SimulatedDisk) -> None:

@@ -16,6 +16,7 @@ from millstream.log.record_batch import BatchHeader, add_sequence, read_header
 from tests.support.batches import NOW_MS, batch
 
 SEQUENCE_MAX = (1 << 31) - 1
+DAY_MS = 24 * 3600 * 1000
 
 
 def header(
@@ -89,11 +90,38 @@ def test_plain_batches_are_not_remembered() -> None:
     assert len(known) == 0
 
 
-def test_old_producers_are_forgotten() -> None:
-    known = states(header(0))
-    known.expire(before_ms=NOW_MS)
+def test_producers_that_send_nothing_for_long_are_forgotten() -> None:
+    known = ProducerStates()
+    known.note(header(0), now_ms=NOW_MS)
+    known.expire(now_ms=NOW_MS + DAY_MS - 1, unused_ms=DAY_MS)
     assert len(known) == 1
-    known.expire(before_ms=NOW_MS + 1)
+    known.note(header(1), now_ms=NOW_MS + DAY_MS - 1)
+    known.expire(now_ms=NOW_MS + DAY_MS, unused_ms=DAY_MS)
+    assert len(known) == 1, "its last batch counts, not its first"
+    known.expire(now_ms=NOW_MS + 2 * DAY_MS - 1, unused_ms=DAY_MS)
+    assert len(known) == 0
+
+
+@pytest.mark.parametrize("age_ms", [3 * DAY_MS, -3 * DAY_MS])
+def test_expiry_does_not_trust_the_times_of_records(age_ms: int) -> None:
+    """A producer that copies old records must not be forgotten while it sends them."""
+    known = ProducerStates()
+    sent = header(0)._replace(max_timestamp=NOW_MS - age_ms)
+    known.note(sent, now_ms=NOW_MS)
+    known.expire(now_ms=NOW_MS + 1, unused_ms=DAY_MS)
+    assert known.check(sent) is not None
+    known.expire(now_ms=NOW_MS + DAY_MS, unused_ms=DAY_MS)
+    assert len(known) == 0
+
+
+def test_a_restored_producer_counts_from_the_first_look() -> None:
+    """Nobody knows how long the broker was away, and the snapshot's times are the records'."""
+    sent = header(0)._replace(max_timestamp=NOW_MS - 3 * DAY_MS)
+    known = ProducerStates.from_bytes(states(sent).to_bytes())
+    known.expire(now_ms=NOW_MS, unused_ms=DAY_MS)
+    known.expire(now_ms=NOW_MS + DAY_MS - 1, unused_ms=DAY_MS)
+    assert known.check(sent) is not None
+    known.expire(now_ms=NOW_MS + DAY_MS, unused_ms=DAY_MS)
     assert len(known) == 0
 
 
