@@ -45,7 +45,8 @@ METHOD = """\
   for Kafka's topic. *relaxed*: the sync comes later: `--durability relaxed`, and Kafka's default.
 - Before measuring, each broker is warmed up with {warm_up_records:,} small records, a fifth as
   many large ones and two seconds of single-record requests, in each mode, so that Kafka's JVM has
-  compiled what it runs. Kafka's heap is 1 GB; its other settings are the defaults.
+  compiled what it runs. Kafka's heap is 1 GB; its other settings are the defaults, apart from
+  what a single node needs and a shorter wait before the files of a deleted topic go.
 - Client and brokers share the cores: where the client is the limit, both sides look alike, and a
   broker with several busy threads gets a larger share of a crowded machine than one with one.
 - How much sharing one sync among many requests gains depends on what a sync costs on the disk: on
@@ -111,10 +112,11 @@ def _number(value: float) -> str:
 
 def _machine() -> str:
     librdkafka = confluent_kafka.libversion()[0]
+    kernel = ".".join(platform.release().split(".")[:2])
     memory_gb = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
     return (
         f"Measured {date.today().isoformat()} on {os.cpu_count()} cores, {memory_gb:.0f} GB, "
-        f"{platform.system()} {platform.release()}: Millstream {__version__} on Python "
+        f"{platform.system()} {kernel}: Millstream {__version__} on Python "
         f"{platform.python_version()}, Apache Kafka {KAFKA_VERSION} on {_java_version()}, client "
         f"confluent-kafka {confluent_kafka.version()} (librdkafka {librdkafka})."
     )
