@@ -78,7 +78,8 @@ def write_markdown(
         "---|---|---|---|---|---|---|---",
     ]
     text = HEAD.format(minutes=max(1.0, elapsed_s / 60))
-    text += _machine() + "\n\n" + "\n".join(table + rows) + "\n"
+    text += _machine() + f" Others used {others_percent:.0f} % of the CPU meanwhile.\n\n"
+    text += "\n".join(table + rows) + "\n"
     text += METHOD.format(rounds=rounds, warm_up_records=warm_up_records)
     path.write_text(text)
 
