@@ -2,15 +2,17 @@
 
 import asyncio
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from millstream.base.disk import DiskFull
 from millstream.base.errors import MillstreamError
+from millstream.base.record import Record
 from millstream.broker.group_commit import GroupCommit
 from millstream.broker.partition import ServedPartition
 from millstream.log.config import INT64_MAX, UNLIMITED, LogConfig
 from millstream.log.log_directory import LogDirectory, Partition
 from millstream.log.partition_log import Appended
+from millstream.log.record_batch import Marker
 from millstream.log.state_log import StateLog
 
 Change = tuple[bytes, bytes | None]
@@ -52,6 +54,30 @@ class DurableState:
     def put(self, changes: Sequence[Change], *, now_ms: int) -> "asyncio.Future[None]":
         """Append the changes now; the future is done when they are durable, or failed."""
         return self._when_durable(self._state.put(changes, now_ms=now_ms))
+
+    @property
+    def pending(self) -> Mapping[int, Sequence[Record]]:
+        """The changes of open transactions, by producer id."""
+        return self._state.pending
+
+    def put_in_transaction(
+        self, changes: Sequence[Change], *, producer_id: int, producer_epoch: int, now_ms: int
+    ) -> "asyncio.Future[None]":
+        """The same for changes that count once the producer's transaction is committed."""
+        return self._when_durable(
+            self._state.put_in_transaction(
+                changes, producer_id=producer_id, producer_epoch=producer_epoch, now_ms=now_ms
+            )
+        )
+
+    def end_transaction(
+        self, marker: Marker, *, producer_id: int, producer_epoch: int, now_ms: int
+    ) -> "asyncio.Future[None]":
+        return self._when_durable(
+            self._state.end_transaction(
+                marker, producer_id=producer_id, producer_epoch=producer_epoch, now_ms=now_ms
+            )
+        )
 
     def put_deletion(self, changes: Sequence[Change], *, now_ms: int) -> "asyncio.Future[None]":
         """The same for what frees space: on a full disk it uses the reserve kept for this."""

@@ -18,12 +18,18 @@ from millstream.base.offsets import OffsetRange
 from millstream.log.config import LogConfig
 from millstream.log.indexes import TimeMark
 from millstream.log.leader_epochs import LeaderEpochs
+from millstream.log.producer_state import EndedTransaction
 from millstream.log.record_batch import (
     NO_TIMESTAMP,
     BatchHeader,
     InvalidBatch,
+    Marker,
+    check_batch,
     check_produced_batch,
     decode_records,
+    encode_marker,
+    read_header,
+    read_marker,
     write_append_time,
     write_offset,
 )
@@ -33,6 +39,12 @@ from millstream.log.segment import SEGMENT_SUFFIXES, Segment, open_segment, segm
 from millstream.log.snapshots import SNAPSHOT_SUFFIX, SnapshotFiles
 from millstream.log.time_search import TimedOffset as TimedOffset
 from millstream.log.time_search import first_at_or_after, newest, segment_number
+from millstream.log.transaction_index import (
+    TXN_INDEX_SUFFIXES,
+    AbortedTransaction,
+    overlapping,
+    save_aborted,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -142,6 +154,10 @@ class PartitionLog:
         self._active.show_all()
         self.start_offset = max(start_offset, self._segments[0].base_offset)
         self.synced_offset = self.high_watermark = self.end_offset
+        # Below it every transaction has ended, visibly. Threads may read it, the owner sets it.
+        self.last_stable_offset = self.high_watermark
+        self._ended: list[EndedTransaction] = []  # their markers are not visible yet
+        self._settle_transactions()
 
     # --- facts --------------------------------------------------------------------------------
 
@@ -190,6 +206,22 @@ class PartitionLog:
         header = self._stamp(batch, header, now_ms)
         return self._append_checked(batch, header, now_ms)
 
+    def append_own(self, batch: memoryview, *, now_ms: int) -> Appended:
+        """Write a batch that the broker itself has made: its producer gave it no sequence."""
+        if self.failure is not None:
+            raise self.failure
+        return self._append_checked(batch, check_batch(batch), now_ms)
+
+    def append_marker(
+        self, marker: Marker, *, producer_id: int, producer_epoch: int, now_ms: int
+    ) -> Appended:
+        """End the producer's transaction in this log, if it has one here."""
+        self.producers.check_epoch(producer_id, producer_epoch)
+        batch = encode_marker(
+            marker, producer_id=producer_id, producer_epoch=producer_epoch, now_ms=now_ms
+        )
+        return self.append_own(memoryview(batch), now_ms=now_ms)
+
     def _append_checked(self, batch: memoryview, header: BatchHeader, now_ms: int) -> Appended:
         size_bytes = len(batch)
         if self._must_roll(size_bytes, header, now_ms):
@@ -204,15 +236,43 @@ class PartitionLog:
         except DiskFailed as error:
             self.fail(error)
             raise self._read_only(error) from error
-        self.producers.note(header, now_ms=now_ms)
         self._unsynced_messages += header.record_count
+        self._note_producer(batch, header, now_ms)
         if not self.config.syncs_before_ack:
             active.show_all()
-            self.high_watermark = active.end_offset
+            self._advance(active.end_offset)
         append_time_ms = header.max_timestamp if header.is_log_append_time else NO_TIMESTAMP
         return Appended(
             base_offset, active.end_offset, append_time_ms, size_bytes, is_duplicate=False
         )
+
+    def _note_producer(self, batch: memoryview, header: BatchHeader, now_ms: int) -> None:
+        marker = read_marker(batch) if header.is_control else None
+        if marker is None:
+            self.producers.note(header, now_ms=now_ms)
+            return
+        ended = self.producers.note_marker(header, marker, now_ms=now_ms)
+        if ended is not None:
+            self._ended.append(ended)
+            if not ended.is_commit:
+                self._active.aborted.append(ended.aborted)
+
+    def _advance(self, high_watermark: int) -> None:
+        self.high_watermark = high_watermark
+        if self._ended or self.producers.has_open:
+            self._settle_transactions()
+        else:
+            self.last_stable_offset = high_watermark
+
+    def _settle_transactions(self) -> None:
+        """A transaction has ended for readers once its marker is visible to them."""
+        self._ended = [one for one in self._ended if one.last_offset >= self.high_watermark]
+        unstable = [one.first_offset for one in self._ended]
+        first_open = self.producers.first_open_offset
+        if first_open is not None:
+            unstable.append(first_open)
+        stable = min([self.high_watermark, *unstable])
+        self.last_stable_offset = max(stable, self.start_offset)
 
     def _begin_epoch(self, base_offset: int) -> None:
         """Make it known, durably, which epoch writes from here on: before its first record."""
@@ -261,6 +321,7 @@ class PartitionLog:
             return
         with self._read_only_if_failed():
             if not self._active.is_closed:
+                save_aborted(self._disk, self._active.log.path, self._active.aborted)
                 self._active.seal()
                 self._note_synced(self.end_offset)
             self._snapshots.save(self.end_offset, self.producers)
@@ -308,7 +369,7 @@ class PartitionLog:
         self._unsynced_messages = self.end_offset - job.end_offset
         if job.end_offset > self.high_watermark:
             job.segment.show(job.end_position, job.largest)
-            self.high_watermark = job.end_offset
+            self._advance(job.end_offset)
 
     def sync(self, *, now_ms: int) -> None:
         """Make everything durable now, in this thread."""
@@ -338,19 +399,29 @@ class PartitionLog:
             raise self._read_only(error) from error
 
     def _note_synced(self, end_offset: int) -> None:
-        self.synced_offset = self.high_watermark = end_offset
+        self.synced_offset = end_offset
         self._unsynced_messages = 0
+        self._advance(end_offset)
 
     # --- read ---------------------------------------------------------------------------------
 
-    def read(self, offset: int, *, bytes_max: int, must_not_block: bool = False) -> memoryview:
+    def read(
+        self,
+        offset: int,
+        *,
+        bytes_max: int,
+        end_offset: int | None = None,
+        must_not_block: bool = False,
+    ) -> memoryview:
         """Whole visible batches from the one that holds `offset`; empty at the end of the log.
 
-        With `must_not_block` it raises ReadWouldBlock rather than wait for the device.
+        Batches that start at `end_offset` or behind it are left out. With `must_not_block` it
+        raises ReadWouldBlock rather than wait for the device.
         """
         if offset < self.start_offset or offset > self.end_offset:
             raise OffsetOutOfRange(partition=self.name, offset=offset, available=self.available)
-        if offset >= self.high_watermark:
+        visible_end = self.high_watermark
+        if offset >= visible_end or (end_offset is not None and offset >= end_offset):
             return memoryview(b"")
         segments = self._segments
         if offset < segments[0].base_offset:  # dropped just now
@@ -358,8 +429,18 @@ class PartitionLog:
         for segment in segments[segment_number(segments, offset) :]:
             span = segment.read(offset, bytes_max=bytes_max, must_not_block=must_not_block)
             if span:
-                return span
+                is_cut = end_offset is not None and end_offset < visible_end
+                return _before(end_offset, span) if is_cut else span
         return memoryview(b"")
+
+    def aborted_in(self, start: int, end: int) -> list[AbortedTransaction]:
+        """The aborted transactions with records in the offsets [start, end)."""
+        segments = self._segments
+        return [
+            one
+            for segment in segments[segment_number(segments, start) :]
+            for one in overlapping(segment.aborted, start, end)
+        ]
 
     def first_at_or_after(self, timestamp_ms: int) -> TimedOffset | None:
         """The first visible record that is at least as new as `timestamp_ms`."""
@@ -381,6 +462,7 @@ class PartitionLog:
         if not self.start_offset <= offset <= self.high_watermark:
             raise OffsetOutOfRange(partition=self.name, offset=offset, available=self.available)
         self.start_offset = offset
+        self._settle_transactions()
         count = sum(1 for s in self._segments[:-1] if s.end_offset <= offset)
         self._drop_segments(count, must_keep_order=False)
 
@@ -398,6 +480,7 @@ class PartitionLog:
         count = min(expired, len(self._segments) - 1)
         if count:
             self.start_offset = max(self.start_offset, self._segments[count].base_offset)
+            self._settle_transactions()
             self._drop_segments(count, must_keep_order=True)
         return count
 
@@ -419,7 +502,7 @@ class PartitionLog:
                 logger.info("%s: deleted, offsets %d to %d", segment.log.path, segment.base_offset,
                             segment.end_offset - 1)  # fmt: skip
                 path = self.directory / segment_name(segment.base_offset)
-                for suffix in (*SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX):
+                for suffix in (*SEGMENT_SUFFIXES, *TXN_INDEX_SUFFIXES, SNAPSHOT_SUFFIX):
                     self._remove_if_there(path.with_suffix(suffix))
                 if must_keep_order or segment is dropped[-1]:
                     self._disk.sync_directory(self.directory)
@@ -438,6 +521,7 @@ class PartitionLog:
                 self.sync(now_ms=now_ms)
                 for segment in self._segments:
                     if segment.must_save_indexes or not segment.is_closed:
+                        save_aborted(self._disk, segment.log.path, segment.aborted)
                         segment.save_indexes()
                 self._snapshots.save(self.end_offset, self.producers)
                 self._disk.sync_directory(self.directory)
@@ -447,3 +531,14 @@ class PartitionLog:
         for segment in self._segments:
             segment.close()
         return is_clean
+
+
+def _before(end_offset: int | None, span: memoryview) -> memoryview:
+    """The batches that start before `end_offset`."""
+    position = 0
+    while position < len(span):
+        header = read_header(span, position)
+        if end_offset is not None and header.base_offset >= end_offset:
+            break
+        position += header.size_bytes
+    return span[:position]

@@ -1,8 +1,9 @@
 """What the log remembers of each producer, so that a retried batch is stored once (KIP-98).
 
-Per producer: its epoch and its last five batches. A batch must continue the sequence; one that
-is already there is answered with the offset it got; one that leaves a gap is refused. Pure: it
-takes headers and times, and is saved to bytes and read back by the caller.
+Per producer: its epoch, its last five batches, and where its open transaction began. A batch must
+continue the sequence; one that is already there is answered with the offset it got; one that
+leaves a gap is refused. Pure: it takes headers and times, and is saved to bytes and read back by
+the caller.
 """
 
 import struct
@@ -15,7 +16,15 @@ from crc32c import crc32c
 
 from millstream.base.disk import Bytes
 from millstream.base.errors import Corrupt, Rejected
-from millstream.log.record_batch import NO_PRODUCER_ID, BatchHeader, add_sequence
+from millstream.log.record_batch import (
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    BatchHeader,
+    Marker,
+    add_sequence,
+)
+from millstream.log.transaction_index import AbortedTransaction
 
 # How many batches a producer may have in flight, so how many a retry can repeat.
 WINDOW_BATCHES = 5
@@ -30,7 +39,7 @@ SNAPSHOT_VERSION = 1
 SNAPSHOT_CHECKED_FROM = 6
 #   producer_id       int64
 #   producer_epoch    int16
-#   last_sequence     int32
+#   last_sequence     int32    -1: no batch in this epoch
 #   last_offset       int64
 #   offset_delta      int32    last offset minus first
 #   timestamp         int64    ms
@@ -64,6 +73,17 @@ class StaleProducerEpoch(Rejected):
         self.producer_id, self.epoch, self.current = producer_id, epoch, current
 
 
+class NotInTransaction(Rejected):
+    """An ordinary batch from a producer that has a transaction open here."""
+
+    def __init__(self, *, producer_id: int, first_offset: int) -> None:
+        super().__init__(
+            f"producer {producer_id}: has a transaction open since offset {first_offset}, and sent "
+            "a batch outside of it"
+        )
+        self.producer_id, self.first_offset = producer_id, first_offset
+
+
 class BadSnapshot(Corrupt):
     """A producer snapshot that cannot be read; the state is rebuilt from the log instead."""
 
@@ -82,8 +102,28 @@ class StoredBatch(NamedTuple):
         return self.last_offset - self.offset_delta
 
 
+NO_BATCH = StoredBatch(NO_SEQUENCE, NO_SEQUENCE, -1, 0, NO_TIMESTAMP)
+
+
+class EndedTransaction(NamedTuple):
+    """A transaction from its first record's offset to its marker's."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    # Of the log, once this transaction has ended.
+    last_stable_offset: int
+    is_commit: bool
+
+    @property
+    def aborted(self) -> AbortedTransaction:
+        return AbortedTransaction(*self[:4])
+
+
 # Not seen since the log was opened.
 NOT_SEEN = -1
+NO_OFFSET = -1
+NO_COORDINATOR = -1
 
 
 @dataclass(slots=True)
@@ -93,10 +133,12 @@ class Producer:
     epoch: int
     seen_ms: int = NOT_SEEN
     window: deque[StoredBatch] = field(default_factory=lambda: deque(maxlen=WINDOW_BATCHES))
+    coordinator_epoch: int = NO_COORDINATOR
 
     @property
     def last(self) -> StoredBatch:
-        return self.window[-1]
+        """A marker can begin an epoch: then there is no batch yet, and the first has sequence 0."""
+        return self.window[-1] if self.window else NO_BATCH
 
 
 class ProducerStates:
@@ -104,12 +146,26 @@ class ProducerStates:
 
     def __init__(self) -> None:
         self._producers: dict[int, Producer] = {}
+        # Where the open transaction of each producer began: in order of that offset.
+        self._open: dict[int, int] = {}
 
     def __len__(self) -> int:
         return len(self._producers)
 
     def __iter__(self) -> Iterator[tuple[int, Producer]]:
         return iter(self._producers.items())
+
+    @property
+    def has_open(self) -> bool:
+        return bool(self._open)
+
+    @property
+    def first_open_offset(self) -> int | None:
+        """Where the oldest open transaction began."""
+        return next(iter(self._open.values()), None)
+
+    def open_since(self, producer_id: int) -> int | None:
+        return self._open.get(producer_id)
 
     def check(self, header: BatchHeader) -> StoredBatch | None:
         """Whether the batch may be appended: the stored batch that it repeats, or None if new."""
@@ -119,12 +175,10 @@ class ProducerStates:
         if producer is None:
             # Retention or expiry may have removed what came before: any start is accepted.
             return None
-        if header.producer_epoch < producer.epoch:
-            raise StaleProducerEpoch(
-                producer_id=header.producer_id,
-                epoch=header.producer_epoch,
-                current=producer.epoch,
-            )
+        self.check_epoch(header.producer_id, header.producer_epoch)
+        if self._open and not header.is_transactional and header.producer_id in self._open:
+            first_offset = self._open[header.producer_id]
+            raise NotInTransaction(producer_id=header.producer_id, first_offset=first_offset)
         if header.producer_epoch > producer.epoch:
             self._expect(header, 0)
             return None
@@ -137,6 +191,12 @@ class ProducerStates:
         self._expect(header, add_sequence(producer.last.last_sequence, 1))
         return None
 
+    def check_epoch(self, producer_id: int, epoch: int) -> None:
+        """A batch or a marker of an epoch that is over must not be written any more."""
+        producer = self._producers.get(producer_id)
+        if producer is not None and epoch < producer.epoch:
+            raise StaleProducerEpoch(producer_id=producer_id, epoch=epoch, current=producer.epoch)
+
     def _expect(self, header: BatchHeader, sequence: int) -> None:
         if header.base_sequence != sequence:
             raise OutOfOrderSequence(
@@ -147,26 +207,49 @@ class ProducerStates:
         """Remember a batch that was appended just now, or is read back from the log."""
         if header.producer_id == NO_PRODUCER_ID or header.is_control:
             return
+        producer = self._at_epoch(header)
+        producer.seen_ms = now_ms
+        if header.base_sequence != NO_SEQUENCE:  # the broker's own have none
+            producer.window.append(
+                StoredBatch(
+                    header.base_sequence,
+                    header.last_sequence,
+                    header.last_offset,
+                    header.last_offset_delta,
+                    header.max_timestamp,
+                )
+            )
+        if header.is_transactional:
+            self._open.setdefault(header.producer_id, header.base_offset)
+
+    def note_marker(
+        self, header: BatchHeader, marker: Marker, *, now_ms: int = NOT_SEEN
+    ) -> EndedTransaction | None:
+        """The same for a marker: the transaction that it ended here, if there was one."""
+        producer = self._at_epoch(header)
+        producer.seen_ms = now_ms
+        producer.coordinator_epoch = marker.coordinator_epoch
+        first_offset = self._open.pop(header.producer_id, None)
+        if first_offset is None:
+            return None
+        first_open = self.first_open_offset
+        stable = header.last_offset + 1 if first_open is None else first_open
+        return EndedTransaction(
+            header.producer_id, first_offset, header.last_offset, stable, marker.is_commit
+        )
+
+    def _at_epoch(self, header: BatchHeader) -> Producer:
         producer = self._producers.get(header.producer_id)
         if producer is None or producer.epoch != header.producer_epoch:
             producer = self._producers[header.producer_id] = Producer(header.producer_epoch)
-        producer.seen_ms = now_ms
-        producer.window.append(
-            StoredBatch(
-                header.base_sequence,
-                header.last_sequence,
-                header.last_offset,
-                header.last_offset_delta,
-                header.max_timestamp,
-            )
-        )
+        return producer
 
     def expire(self, *, now_ms: int, unused_ms: int) -> None:
         """Forget producers that sent nothing for `unused_ms`, counted from when we can know."""
         for producer_id, producer in list(self._producers.items()):
             if producer.seen_ms == NOT_SEEN:
                 producer.seen_ms = now_ms
-            elif now_ms - producer.seen_ms >= unused_ms:
+            elif now_ms - producer.seen_ms >= unused_ms and producer_id not in self._open:
                 del self._producers[producer_id]
 
     def to_bytes(self) -> bytes:
@@ -178,11 +261,11 @@ class ProducerStates:
                 stored.last_offset,
                 stored.offset_delta,
                 stored.timestamp,
-                -1,
-                -1,
+                producer.coordinator_epoch,
+                self._open.get(producer_id, NO_OFFSET),
             )
             for producer_id, producer in self._producers.items()
-            for stored in producer.window
+            for stored in producer.window or (NO_BATCH,)
         )
         count = len(entries) // SNAPSHOT_ENTRY.size
         checked = count.to_bytes(4, "big") + entries
@@ -201,12 +284,29 @@ class ProducerStates:
             raise BadSnapshot(f"{count} entries in {len(data)} bytes")
         states = cls()
         for entry in SNAPSHOT_ENTRY.iter_unpack(memoryview(data)[SNAPSHOT_HEAD.size :]):
-            producer_id, epoch, last_sequence, last_offset, offset_delta, timestamp, _, _ = entry
-            producer = states._producers.get(producer_id)
-            if producer is None or producer.epoch != epoch:
-                producer = states._producers[producer_id] = Producer(epoch)
+            states._restore(*entry)
+        states._open = dict(sorted(states._open.items(), key=lambda item: item[1]))
+        return states
+
+    def _restore(
+        self,
+        producer_id: int,
+        epoch: int,
+        last_sequence: int,
+        last_offset: int,
+        offset_delta: int,
+        timestamp: int,
+        coordinator_epoch: int,
+        open_since: int,
+    ) -> None:
+        producer = self._producers.get(producer_id)
+        if producer is None or producer.epoch != epoch:
+            producer = self._producers[producer_id] = Producer(epoch)
+        producer.coordinator_epoch = coordinator_epoch
+        if open_since != NO_OFFSET:
+            self._open[producer_id] = open_since
+        if last_sequence != NO_SEQUENCE:
             first_sequence = add_sequence(last_sequence, -offset_delta)
             producer.window.append(
                 StoredBatch(first_sequence, last_sequence, last_offset, offset_delta, timestamp)
             )
-        return states

@@ -178,11 +178,12 @@ def check_produced_batch(data: Bytes) -> BatchHeader:
         )
     if attributes & CONTROL:
         raise InvalidBatch("control batches are written by the broker alone")
-    if attributes & TRANSACTIONAL:
-        raise InvalidBatch("transactions are not supported yet (docs/not_supported.md)")
     if attributes & CODEC_MASK > ZSTD:
         raise InvalidBatch(f"unknown compression codec {header.codec}")
-    if header.producer_id != NO_PRODUCER_ID:
+    if header.producer_id == NO_PRODUCER_ID:
+        if attributes & TRANSACTIONAL:
+            raise InvalidBatch("a transaction without a producer id")
+    else:
         if header.base_sequence < 0:
             raise InvalidBatch(f"producer id {header.producer_id} without a sequence number")
         if header.producer_epoch < 0:
@@ -343,6 +344,51 @@ def read_varint(data: Bytes, position: int) -> tuple[int, int]:
         shift += 7
         if shift > 63:
             raise CorruptBatch("a varint is longer than ten bytes")
+
+
+# --- Markers: the one record of a control batch, which ends a transaction -------------------
+#
+#   key    version int16 (0), type int16 (0 abort, 1 commit)
+#   value  version int16 (0), coordinator_epoch int32
+MARKER_KEY = struct.Struct(">hh")
+MARKER_VALUE = struct.Struct(">hi")
+ABORT, COMMIT = 0, 1
+
+
+class Marker(NamedTuple):
+    """How a transaction ended, and which coordinator said so."""
+
+    is_commit: bool
+    coordinator_epoch: int
+
+
+def encode_marker(
+    marker: Marker, *, producer_id: int, producer_epoch: int, now_ms: int
+) -> bytearray:
+    record = Record(
+        key=MARKER_KEY.pack(0, COMMIT if marker.is_commit else ABORT),
+        value=MARKER_VALUE.pack(0, marker.coordinator_epoch),
+        timestamp_ms=now_ms,
+    )
+    return encode_batch(
+        [record],
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        attributes=TRANSACTIONAL | CONTROL,
+    )
+
+
+def read_marker(batch: Bytes) -> Marker | None:
+    """What a control batch says; None if it says nothing about transactions."""
+    for record in decode_records(batch):
+        try:
+            _, kind = MARKER_KEY.unpack_from(record.key or b"")
+            _, coordinator_epoch = MARKER_VALUE.unpack_from(record.value or b"")
+        except struct.error as error:
+            raise CorruptBatch(f"a control record cannot be read ({error})") from error
+        if kind in (ABORT, COMMIT):
+            return Marker(kind == COMMIT, coordinator_epoch)
+    return None
 
 
 # --- Codecs ----------------------------------------------------------------------------------

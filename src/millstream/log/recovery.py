@@ -20,7 +20,13 @@ from millstream.log.checked_files import load_checked, save_checked
 from millstream.log.config import INT64_MAX, LogConfig
 from millstream.log.leader_epochs import LeaderEpochs
 from millstream.log.producer_state import ProducerStates
-from millstream.log.record_batch import HEADER_BYTES, CorruptBatch, read_header
+from millstream.log.record_batch import (
+    HEADER_BYTES,
+    BatchHeader,
+    CorruptBatch,
+    read_header,
+    read_marker,
+)
 from millstream.log.segment import (
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
@@ -30,11 +36,12 @@ from millstream.log.segment import (
     segment_name,
 )
 from millstream.log.snapshots import SnapshotFiles
+from millstream.log.transaction_index import BadTransactionIndex, load_aborted
 
 logger = logging.getLogger(__name__)
 
 SEGMENT_FILE = re.compile(r"(\d{20})\.log")
-INDEX_FILE = re.compile(r"(\d{20})(\.index|\.timeindex)")
+INDEX_FILE = re.compile(r"(\d{20})(\.index|\.timeindex|\.txnindex|\.txnindex\.checked)")
 EPOCH_FILE = "leader-epoch-checkpoint"
 # Checking so much takes seconds (8 us a batch, however small): say so before.
 SLOW_RECOVERY_BYTES = 64 << 20
@@ -77,7 +84,9 @@ def open_log(
         rebuild_epochs(epochs, segments)
     epochs.truncate_to(active.end_offset + 1)
     active.created_ms = _age_start(active, now_ms)
-    return OpenedLog(segments, load_producers(snapshots, segments), epochs)
+    are_aborted_known = _load_aborted(disk, segments)
+    producers = load_producers(snapshots, segments, from_start=not are_aborted_known)
+    return OpenedLog(segments, producers, epochs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,16 +252,46 @@ def _age_start(active: Segment, now_ms: int) -> int:
     return timestamp if 0 <= timestamp <= now_ms else now_ms
 
 
-def load_producers(snapshots: SnapshotFiles, segments: list[Segment]) -> ProducerStates:
-    """The newest snapshot, and what the log says since."""
-    newest = snapshots.load_newest(end_offset=segments[-1].end_offset)
+def _load_aborted(disk: Disk, segments: list[Segment]) -> bool:
+    """Fill the lists of aborted transactions; False if one of them cannot be believed."""
+    for segment in segments:
+        try:
+            segment.aborted = load_aborted(disk, segment.log.path)
+        except BadTransactionIndex as error:
+            logger.error("%s: damaged transaction index (%s); rebuilt", segment.log.path, error)
+            segment.must_save_indexes = True
+            return False
+    return True
+
+
+def load_producers(
+    snapshots: SnapshotFiles, segments: list[Segment], *, from_start: bool = False
+) -> ProducerStates:
+    """The newest snapshot, and what the log says since: of producers and aborted transactions."""
+    newest = None if from_start else snapshots.load_newest(end_offset=segments[-1].end_offset)
     from_offset, producers = newest or (segments[0].base_offset, ProducerStates())
     for segment in segments:
+        segment.aborted = [one for one in segment.aborted if one.last_offset < from_offset]
         if segment.end_offset > from_offset:
-            for _, header in segment.batches_from(from_offset):
+            for position, header in segment.batches_from(from_offset):
                 if header.base_offset >= from_offset:
-                    producers.note(header)
+                    note_batch(producers, segment, position, header)
     return producers
+
+
+def note_batch(
+    producers: ProducerStates, segment: Segment, position: int, header: BatchHeader
+) -> None:
+    """Take a batch that is read back from the log into what its producer is known for."""
+    marker = None
+    if header.is_control:
+        marker = read_marker(segment.log.read(position, header.size_bytes))
+    if marker is None:
+        producers.note(header)
+        return
+    ended = producers.note_marker(header, marker)
+    if ended is not None and not ended.is_commit:
+        segment.aborted.append(ended.aborted)
 
 
 def load_epochs(disk: Disk, directory: Path, epochs: LeaderEpochs) -> bool:

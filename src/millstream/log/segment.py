@@ -35,6 +35,7 @@ from millstream.log.record_batch import (
     CorruptBatch,
     read_header,
 )
+from millstream.log.transaction_index import AbortedTransaction
 
 logger = logging.getLogger(__name__)
 
@@ -99,6 +100,8 @@ class Segment:
     is_closed: bool = False
     # The indexes in memory are better than those on disk.
     must_save_indexes: bool = False
+    # The transactions whose abort marker is in this segment, in its order.
+    aborted: list[AbortedTransaction] = field(default_factory=list)
     _bytes_since_entry: int = 0
     _last_position: int = -1
     # Where the batch with this offset starts: a reader mostly goes on where it stopped.
