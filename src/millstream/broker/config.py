@@ -30,6 +30,7 @@ class BrokerConfig:
     unsynced_bytes_max: int = 256 << 20
     offsets_retention_ms: int = 7 * DAY_MS
     group_initial_rebalance_delay_ms: int = 0
+    transaction_timeout_ms_max: int = 900_000
     housekeeping_interval_ms: int = 1_000
     retention_check_interval_ms: int = 300_000
 

@@ -5,7 +5,6 @@ import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 
 from millstream.base.disk import DiskFull
-from millstream.base.errors import MillstreamError
 from millstream.base.record import Record
 from millstream.broker.group_commit import GroupCommit
 from millstream.broker.partition import ServedPartition
@@ -88,19 +87,7 @@ class DurableState:
             return self.put(changes, now_ms=now_ms)
 
     def _when_durable(self, appended: Appended) -> "asyncio.Future[None]":
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-        def settle(error: MillstreamError | None) -> None:
-            if future.done():
-                return
-            if error is None:
-                future.set_result(None)
-            else:
-                future.set_exception(error)
-
-        self.partition.when_synced(appended.end_offset, settle)
-        self._commit.mark(self.partition, appended.size_bytes)
-        return future
+        return self._commit.durable(self.partition, appended)
 
     def rewrite_if_worth_it(self, *, now_ms: int) -> None:
         """Drop the history of old values. A full disk only delays it."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from millstream.base.errors import MillstreamError
 from millstream.broker.partition import ServedPartition
-from millstream.log.partition_log import SyncJob
+from millstream.log.partition_log import Appended, SyncJob
 
 logger = logging.getLogger(__name__)
 
@@ -89,6 +89,22 @@ class GroupCommit:
         if not self._is_scheduled:
             self._is_scheduled = True
             self._loop.call_soon(self._start)
+
+    def durable(self, partition: ServedPartition, appended: Appended) -> "asyncio.Future[None]":
+        """Done when what was appended is synced, whatever the partition's settings say."""
+        future: asyncio.Future[None] = self._loop.create_future()
+
+        def settle(error: MillstreamError | None) -> None:
+            if future.done():
+                return
+            if error is None:
+                future.set_result(None)
+            else:
+                future.set_exception(error)
+
+        partition.when_synced(appended.end_offset, settle)
+        self.mark(partition, appended.size_bytes)
+        return future
 
     def sync_due(self) -> None:
         """Start what the flush intervals ask for. Called by the clock."""

@@ -15,6 +15,7 @@ from functools import partial
 
 from millstream.base.clock import Clock
 from millstream.base.errors import MillstreamError
+from millstream.base.record import Record
 from millstream.broker.durable_state import Change, DurableState
 from millstream.broker.groups.classic_group import ClassicGroup
 from millstream.broker.groups.classic_offset_rules import expiry_rule
@@ -33,7 +34,9 @@ from millstream.broker.groups.group_records import (
 from millstream.broker.groups.group_state import GroupLimits, GroupState
 from millstream.broker.groups.outcome import Outbox, Outcome, Replies
 from millstream.broker.kafka_errors import coordinator_error_code
+from millstream.broker.transactions.transaction import Identity
 from millstream.broker.wire import ErrorCode
+from millstream.log.record_batch import Marker
 
 logger = logging.getLogger(__name__)
 
@@ -62,6 +65,7 @@ class CoordinatedGroup:
             self.members.state is GroupState.EMPTY
             and not self.members.roster.pending
             and not len(self.offsets)
+            and not self.offsets.has_held
             and not self.committing
         )
 
@@ -86,6 +90,8 @@ class GroupCoordinator:
         self._wall_ms = now_ms
         self._started_ms = now_ms() - int(self._loop.time() * 1000)
         self._groups: dict[str, CoordinatedGroup] = {}
+        # Offsets that open transactions hold for deleted topics, by producer id: their keys.
+        self._doomed: dict[int, list[bytes]] = {}
         self._load()
 
     def now_ms(self) -> int:
@@ -180,6 +186,37 @@ class GroupCoordinator:
         for where, committed in commits:
             group.offsets.commit(where, committed)
 
+    async def commit_in_transaction(
+        self,
+        group: CoordinatedGroup,
+        commits: Sequence[tuple[TopicPartition, CommittedOffset]],
+        who: Identity,
+    ) -> None:
+        """Store offsets that count once the producer's transaction is committed."""
+        if not commits:
+            return
+        group_id = group.members.group_id
+        stored = self._state.put_in_transaction(
+            [(offset_key(group_id, where), offset_value(offset)) for where, offset in commits],
+            producer_id=who.producer_id,
+            producer_epoch=who.epoch,
+            now_ms=self._wall_ms(),
+        )
+        for where, committed in commits:
+            group.offsets.hold(who.producer_id, where, committed)
+        await stored
+
+    async def end_transaction(self, marker: Marker, who: Identity) -> None:
+        """Let the offsets of a transaction count, or drop them; returns when that is durable."""
+        await self._state.end_transaction(
+            marker, producer_id=who.producer_id, producer_epoch=who.epoch, now_ms=self._wall_ms()
+        )
+        for group in self:
+            group.offsets.release(who.producer_id, is_commit=marker.is_commit)
+        doomed = self._doomed.pop(who.producer_id, [])
+        if marker.is_commit:
+            await self._remove(doomed)
+
     async def delete_offsets(
         self, places: Sequence[tuple[CoordinatedGroup, TopicPartition]]
     ) -> None:
@@ -213,7 +250,11 @@ class GroupCoordinator:
         return nothing
 
     async def forget_topic(self, topic: str) -> None:
-        """The topic is gone: so is how far anyone had read it."""
+        """The topic is gone: so is how far anyone had read it, also in open transactions."""
+        for group in self:
+            for producer_id, where in group.offsets.drop_held(topic):
+                key = offset_key(group.members.group_id, where)
+                self._doomed.setdefault(producer_id, []).append(key)
         await self.delete_offsets(
             [(group, where) for group in self for where in group.partitions if where.topic == topic]
         )
@@ -248,8 +289,17 @@ class GroupCoordinator:
                 group.members.restore(read_group_value(value), now_ms=self.now_ms())
             else:
                 group.offsets.commit(where, read_offset_value(value))
+        for producer_id, records in self._state.pending.items():
+            for record in records:
+                self._hold(producer_id, record)
         for group in self._groups.values():
             self._set_timer(group)
+
+    def _hold(self, producer_id: int, record: Record) -> None:
+        group_id, where = read_key(record.key or b"")
+        if where is not None and record.value is not None:
+            committed = read_offset_value(record.value)
+            self.find_or_create(group_id).offsets.hold(producer_id, where, committed)
 
 
 def _new_suffix() -> str:

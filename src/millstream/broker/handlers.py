@@ -7,6 +7,7 @@ the order of its requests whatever comes first.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -55,6 +56,12 @@ class Later:
             self._response = response
         else:
             self._callback(response)
+
+    async def wait(self) -> Any:
+        """The response, for a coroutine that goes on with it."""
+        arrived: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self.then(arrived.set_result)
+        return await arrived
 
     def then(self, callback: Callable[[Message], None]) -> None:
         if self._response is None:

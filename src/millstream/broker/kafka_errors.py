@@ -15,6 +15,14 @@ from millstream.broker.topics import (
     UnknownTopic,
     UnknownTopicId,
 )
+from millstream.broker.transactions.transaction import (
+    InvalidTransactionTimeout,
+    NotInThisTransaction,
+    ProducerFenced,
+    TransactionEnding,
+    UnknownProducer,
+    WrongTransactionState,
+)
 from millstream.broker.wire import ErrorCode
 from millstream.log.partition_log import (
     BatchTooLarge,
@@ -22,7 +30,11 @@ from millstream.log.partition_log import (
     OffsetOutOfRange,
     TimestampOutOfRange,
 )
-from millstream.log.producer_state import OutOfOrderSequence, StaleProducerEpoch
+from millstream.log.producer_state import (
+    NotInTransaction,
+    OutOfOrderSequence,
+    StaleProducerEpoch,
+)
 from millstream.log.record_batch import CorruptBatch, InvalidBatch
 from millstream.log.segment import DamagedSegment
 
@@ -43,6 +55,13 @@ KAFKA_ERROR_CODES: Mapping[type[MillstreamError], ErrorCode] = {
     StrayPartition: ErrorCode.INVALID_TOPIC_EXCEPTION,
     OutOfOrderSequence: ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
     StaleProducerEpoch: ErrorCode.INVALID_PRODUCER_EPOCH,
+    NotInTransaction: ErrorCode.INVALID_TXN_STATE,
+    UnknownProducer: ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+    ProducerFenced: ErrorCode.PRODUCER_FENCED,
+    WrongTransactionState: ErrorCode.INVALID_TXN_STATE,
+    NotInThisTransaction: ErrorCode.INVALID_TXN_STATE,
+    TransactionEnding: ErrorCode.CONCURRENT_TRANSACTIONS,
+    InvalidTransactionTimeout: ErrorCode.INVALID_TRANSACTION_TIMEOUT,
     InvalidBatch: ErrorCode.INVALID_RECORD,
     LogReadOnly: ErrorCode.KAFKA_STORAGE_ERROR,
     DiskFull: ErrorCode.KAFKA_STORAGE_ERROR,

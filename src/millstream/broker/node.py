@@ -21,6 +21,7 @@ from millstream.log.log_directory import LogDirectory
 if TYPE_CHECKING:
     from millstream.broker.connection import Connection
     from millstream.broker.group_coordinator import GroupCoordinator
+    from millstream.broker.transaction_coordinator import TransactionCoordinator
 
 
 @dataclass(slots=True, kw_only=True)
@@ -34,6 +35,7 @@ class Node:
     topics: Topics
     groups: GroupCoordinator
     producer_ids: ProducerIds
+    transactions: TransactionCoordinator
     request_memory: RequestMemory
     # For reads that must wait for the device.
     read_threads: ThreadPoolExecutor

@@ -5,8 +5,10 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from millstream.base.errors import MillstreamError
+from millstream.broker.transactions.transaction import Identity
 from millstream.log.log_directory import Partition as PartitionKey
 from millstream.log.partition_log import Appended, PartitionLog
+from millstream.log.record_batch import Marker
 
 # Called once: with None when the data is durable, with the error when it never will be.
 WhenSynced: TypeAlias = Callable[[MillstreamError | None], None]
@@ -36,8 +38,15 @@ class ServedPartition:
         self._unannounced_bytes = 0
         self._seen_offset = log.high_watermark
 
-    def append(self, batch: memoryview, *, now_ms: int) -> Appended:
-        appended = self.log.append(batch, now_ms=now_ms)
+    def append(self, batch: memoryview, *, now_ms: int, in_transaction: bool = False) -> Appended:
+        appended = self.log.append(batch, now_ms=now_ms, in_transaction=in_transaction)
+        self._unannounced_bytes += appended.size_bytes
+        return appended
+
+    def append_marker(self, marker: Marker, *, who: Identity, now_ms: int) -> Appended:
+        appended = self.log.append_marker(
+            marker, producer_id=who.producer_id, producer_epoch=who.epoch, now_ms=now_ms
+        )
         self._unannounced_bytes += appended.size_bytes
         return appended
 

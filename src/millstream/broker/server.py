@@ -22,7 +22,14 @@ from millstream.broker.groups.group_state import GroupLimits
 from millstream.broker.node import Node
 from millstream.broker.producer_ids import ProducerIds
 from millstream.broker.request_memory import RequestMemory
-from millstream.broker.topics import INTERNAL_TOPIC_IDS, METADATA_TOPIC, OFFSETS_TOPIC, Topics
+from millstream.broker.topics import (
+    INTERNAL_TOPIC_IDS,
+    METADATA_TOPIC,
+    OFFSETS_TOPIC,
+    TRANSACTIONS_TOPIC,
+    Topics,
+)
+from millstream.broker.transaction_coordinator import TransactionCoordinator
 from millstream.log.log_directory import LogDirectory, OwnershipLost
 from millstream.log.partition_log import LogReadOnly
 
@@ -38,6 +45,10 @@ DRAIN_SECONDS_MAX = 5.0
 CHECKPOINT_INTERVAL_MS = 5_000
 # A producer that sends nothing for so long is forgotten (Kafka's producer.id.expiration.ms).
 PRODUCER_UNUSED_MS_MAX = 24 * 3600 * 1000
+# And a transactional id that nobody uses (Kafka's transactional.id.expiration.ms).
+TRANSACTIONAL_ID_UNUSED_MS_MAX = 7 * 24 * 3600 * 1000
+# How often timed-out transactions are looked for.
+TRANSACTION_CHECK_INTERVAL_MS = 1_000
 
 
 class AddressInUse(Rejected):
@@ -74,6 +85,18 @@ def open_node(
     )
     topics.show_internal(OFFSETS_TOPIC, groups.partition)
     topics.when_deleted = groups.forget_topic
+    producer_ids = ProducerIds(metadata, now_ms=now_ms)
+    transactions = TransactionCoordinator(
+        internal(TRANSACTIONS_TOPIC),
+        topics=topics,
+        groups=groups,
+        producer_ids=producer_ids,
+        commit=commit,
+        coordinator_epoch=directory.epoch,
+        timeout_ms_max=config.transaction_timeout_ms_max,
+        now_ms=now_ms,
+    )
+    topics.show_internal(TRANSACTIONS_TOPIC, transactions.partition)
     directory.keep_reserve()
     return Node(
         config=config,
@@ -82,7 +105,8 @@ def open_node(
         metadata=metadata,
         topics=topics,
         groups=groups,
-        producer_ids=ProducerIds(metadata, now_ms=now_ms),
+        producer_ids=producer_ids,
+        transactions=transactions,
         request_memory=RequestMemory(config.request_bytes_max),
         read_threads=ThreadPoolExecutor(READ_THREADS, thread_name_prefix="read"),
         now_ms=now_ms,
@@ -121,6 +145,7 @@ class BrokerServer:
         try:
             self.node = open_node(directory, commit, self._config, now_ms=self._now_ms)
             await self.node.topics.finish_deletions()
+            await self.node.transactions.resume()
             await self._listen()
         except BaseException:
             commit.close()
@@ -167,7 +192,13 @@ class BrokerServer:
         async def state() -> None:
             node.metadata.rewrite_if_worth_it(now_ms=self._now_ms())
             node.groups.rewrite_if_worth_it()
+            node.transactions.rewrite_if_worth_it()
             await node.groups.expire()
+            await node.transactions.forget_unused(unused_ms=TRANSACTIONAL_ID_UNUSED_MS_MAX)
+
+        async def transactions() -> None:
+            await node.transactions.resume()
+            await node.transactions.abort_timed_out()
 
         sync_ms = max(10, min(config.relaxed_sync_interval_ms // 4, 250))
         for chore, interval_ms in (
@@ -176,6 +207,7 @@ class BrokerServer:
             (retention, config.retention_check_interval_ms),
             (connections, STALLED_MS_MAX // 6),
             (state, config.retention_check_interval_ms),
+            (transactions, TRANSACTION_CHECK_INTERVAL_MS),
         ):
             self._chores.append(asyncio.ensure_future(self._repeat(chore, interval_ms / 1000)))
 

@@ -21,6 +21,7 @@ from millstream.log.leader_epochs import LeaderEpochs
 from millstream.log.producer_state import EndedTransaction
 from millstream.log.record_batch import (
     NO_TIMESTAMP,
+    TRANSACTIONAL,
     BatchHeader,
     InvalidBatch,
     Marker,
@@ -183,10 +184,13 @@ class PartitionLog:
 
     # --- append -------------------------------------------------------------------------------
 
-    def append(self, batch: memoryview, *, now_ms: int) -> Appended:
+    def append(
+        self, batch: memoryview, *, now_ms: int, in_transaction: bool = False
+    ) -> Appended:
         """Check one batch, give it its offset, and write it. `batch` is changed in place.
 
         A batch that its producer sent before is not written again: its first place is returned.
+        With `in_transaction` the caller knows that the producer has one open, here too.
         """
         if self.failure is not None:
             raise self.failure
@@ -198,6 +202,8 @@ class PartitionLog:
                 limit_bytes=self.config.message_bytes_max,
             )
         header = check_produced_batch(batch)
+        if header.attributes & TRANSACTIONAL and not in_transaction:
+            raise InvalidBatch("it is part of a transaction, and its request names none")
         stored = self.producers.check(header)
         if stored is not None:
             return Appended(

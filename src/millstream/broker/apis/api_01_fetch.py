@@ -1,8 +1,9 @@
-# Fetch, versions 4-17.
+# Fetch, versions 4-18.
 #   Does:     whole batches of visible records, up to the limits of the request but always one
-#             batch (KIP-74); waits for min_bytes (long poll); topic ids (13+); leader epochs.
+#             batch (KIP-74); waits for min_bytes (long poll); topic ids (13+); leader epochs;
+#             read_committed: up to the last stable offset, with the aborted transactions.
 #   Does not: incremental fetch sessions (every response says session 0, so that clients send
-#             full requests), fetches by followers, transactions (docs/not_supported.md).
+#             full requests), fetches by followers (docs/not_supported.md).
 
 import asyncio
 from collections.abc import Coroutine, Iterator
@@ -14,6 +15,7 @@ from millstream.broker.kafka_errors import error_code
 from millstream.broker.partition import ServedPartition
 from millstream.broker.wire import ApiKey, ErrorCode
 from millstream.broker.wire.messages.fetch import (
+    AbortedTransaction,
     FetchableTopicResponse,
     FetchPartition,
     FetchRequest,
@@ -27,9 +29,10 @@ from millstream.log.segment import ReadWouldBlock
 # However much a client asks for, one response holds no more than this (and one batch). Larger
 # ones cost more per byte (fresh memory for each), and hold it until the client has taken them.
 RESPONSE_BYTES_MAX = 4 << 20
+READ_COMMITTED = 1
 
 
-@handles(ApiKey.FETCH, versions=range(4, 18), ends_with_connection=True)
+@handles(ApiKey.FETCH, versions=range(4, 19), ends_with_connection=True)
 def fetch(request: FetchRequest, call: Call) -> FetchResponse | Coroutine[Any, Any, FetchResponse]:
     if request.session_id != 0 and request.session_epoch > 0:
         return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
@@ -57,6 +60,8 @@ async def _wait_for_more(request: FetchRequest, call: Call, attempt: "_Attempt")
     deadline = loop.time() + request.max_wait_ms / 1000
     while not attempt.is_enough and (seconds := deadline - loop.time()) > 0:
         missing_bytes = max(1, request.min_bytes - attempt.size_bytes)
+        if attempt.is_committed_only:
+            missing_bytes = 1  # a marker is small, and can show much that came before it
         attempt.drop_response()
         await _wait_for_bytes(attempt.seen, missing_bytes, seconds)
         attempt = _Attempt(request, call)
@@ -115,6 +120,10 @@ class _Attempt:
         self.response = FetchResponse()
 
     @property
+    def is_committed_only(self) -> bool:
+        return self._request.isolation_level == READ_COMMITTED
+
+    @property
     def is_enough(self) -> bool:
         return self._has_error or self.size_bytes >= self._request.min_bytes or self._is_cut
 
@@ -122,8 +131,8 @@ class _Attempt:
     def _is_cut(self) -> bool:
         """Whether a limit of the request kept something back: then waiting brings no more."""
         return any(
-            _end_offset(records, wanted.fetch_offset) < high_watermark
-            for wanted, records, high_watermark in self._read
+            _end_offset(records, wanted.fetch_offset) < end_offset
+            for wanted, records, end_offset in self._read
         )
 
     def drop_response(self) -> None:
@@ -164,13 +173,16 @@ class _Attempt:
             self._has_error = True
             return
         limit = min(self._request.max_bytes, RESPONSE_BYTES_MAX) - self.size_bytes
-        answer.high_watermark = answer.last_stable_offset = log.high_watermark
+        answer.last_stable_offset = stable = log.last_stable_offset
+        answer.high_watermark = log.high_watermark
+        end_offset = stable if self.is_committed_only else answer.high_watermark
         answer.log_start_offset = log.start_offset
         answer.records = taken = memoryview(b"")
         if limit > 0 or self.size_bytes == 0:
             records = log.read(
                 wanted.fetch_offset,
                 bytes_max=min(wanted.partition_max_bytes, max(limit, 0)),
+                end_offset=end_offset,
                 must_not_block=must_not_block,
             )
             # Only the first batch of a response may be larger than what is left.
@@ -178,7 +190,15 @@ class _Attempt:
                 answer.records = taken = records
                 self.size_bytes += len(records)
         self.seen.append((partition, answer.high_watermark))
-        self._read.append((wanted, taken, answer.high_watermark))
+        self._read.append((wanted, taken, end_offset))
+        if self.is_committed_only:
+            taken_end = _end_offset(taken, wanted.fetch_offset)
+            answer.aborted_transactions = [
+                AbortedTransaction(producer_id=one.producer_id, first_offset=one.first_offset)
+                for one in log.aborted_in(wanted.fetch_offset, taken_end)
+            ]
+        else:
+            answer.aborted_transactions = None
 
 
 def _end_offset(records: memoryview, fetch_offset: int) -> int:

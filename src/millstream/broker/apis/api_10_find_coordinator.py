@@ -1,6 +1,6 @@
 # FindCoordinator, versions 0-6.
-#   Does:     names this node as the coordinator of every group.
-#   Does not: transactions and share groups yet (docs/not_supported.md).
+#   Does:     names this node as the coordinator of every group and transactional id.
+#   Does not: share groups yet (docs/not_supported.md).
 
 from millstream.broker.handlers import Call, handles
 from millstream.broker.wire import ApiKey, ErrorCode
@@ -10,7 +10,7 @@ from millstream.broker.wire.messages.find_coordinator import (
     FindCoordinatorResponse,
 )
 
-GROUP = 0
+GROUP, TRANSACTION = 0, 1
 
 
 @handles(ApiKey.FIND_COORDINATOR, versions=range(7))
@@ -29,11 +29,11 @@ def find_coordinator(request: FindCoordinatorRequest, call: Call) -> FindCoordin
 
 
 def _coordinator(key: str, key_type: int, call: Call) -> Coordinator:
-    if key_type != GROUP:
+    if key_type not in (GROUP, TRANSACTION):
         return Coordinator(
             key=key,
             error_code=ErrorCode.INVALID_REQUEST,
-            error_message="this broker coordinates consumer groups only",
+            error_message="this broker coordinates consumer groups and transactions only",
             node_id=-1,
             port=-1,
         )

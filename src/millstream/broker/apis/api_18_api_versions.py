@@ -1,6 +1,7 @@
 # ApiVersions, versions 0-4.
 #   Does:     lists every API with a handler, and the versions it offers.
-#   Does not: name features; there is none yet that a client must know of.
+#             Names the features that clients decide by: transaction.version 2 gives each
+#             transaction an epoch of its own (KIP-890), group.version 1 is KIP-848.
 
 from millstream.broker.handlers import HANDLERS, Call, handles
 from millstream.broker.wire import ApiKey
@@ -8,7 +9,12 @@ from millstream.broker.wire.messages.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
     ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
 )
+
+# By name, the level that is in force.
+FEATURES = {"group.version": 1, "transaction.version": 2}
 
 
 @handles(ApiKey.API_VERSIONS, versions=range(5))
@@ -26,5 +32,14 @@ def offered_versions(*, error_code: int = 0) -> ApiVersionsResponse:
                 max_version=handler.versions[-1],
             )
             for key, handler in sorted(HANDLERS.items())
+        ],
+        supported_features=[
+            SupportedFeatureKey(name=name, min_version=0, max_version=level)
+            for name, level in FEATURES.items()
+        ],
+        finalized_features_epoch=0,
+        finalized_features=[
+            FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
+            for name, level in FEATURES.items()
         ],
     )

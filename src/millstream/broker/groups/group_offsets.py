@@ -59,6 +59,8 @@ class GroupOffsets:
     def __init__(self, *, metadata_length_max: int = OFFSET_METADATA_LENGTH_MAX) -> None:
         self._metadata_length_max = metadata_length_max
         self._committed: dict[TopicPartition, CommittedOffset] = {}
+        # Of open transactions, by the producer's id: they count once that commits.
+        self._held: dict[int, dict[TopicPartition, CommittedOffset]] = {}
 
     def __len__(self) -> int:
         return len(self._committed)
@@ -75,6 +77,36 @@ class GroupOffsets:
 
     def commit(self, where: TopicPartition, committed: CommittedOffset) -> None:
         self._committed[where] = committed
+
+    def hold(self, producer_id: int, where: TopicPartition, committed: CommittedOffset) -> None:
+        """An offset that counts if, and when, the producer's transaction is committed."""
+        self._held.setdefault(producer_id, {})[where] = committed
+
+    def release(self, producer_id: int, *, is_commit: bool) -> None:
+        """The producer's transaction has ended."""
+        held = self._held.pop(producer_id, {})
+        if is_commit:
+            self._committed.update(held)
+
+    def is_held(self, where: TopicPartition) -> bool:
+        """Whether an open transaction may still change this offset."""
+        return any(where in held for held in self._held.values())
+
+    def drop_held(self, topic: str) -> list[tuple[int, TopicPartition]]:
+        """Forget what open transactions hold for a topic: whose, and where."""
+        dropped = [
+            (producer_id, where)
+            for producer_id, held in self._held.items()
+            for where in held
+            if where.topic == topic
+        ]
+        for producer_id, where in dropped:
+            del self._held[producer_id][where]
+        return dropped
+
+    @property
+    def has_held(self) -> bool:
+        return bool(self._held)
 
     def fetch(self, where: TopicPartition) -> CommittedOffset | None:
         return self._committed.get(where)

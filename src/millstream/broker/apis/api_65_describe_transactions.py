@@ -1,0 +1,46 @@
+# DescribeTransactions, version 0.
+#   Does:     the state of each transactional id, and the partitions of its transaction.
+
+from millstream.broker.handlers import Call, handles
+from millstream.broker.transactions.transaction import Transaction
+from millstream.broker.wire import ApiKey, ErrorCode
+from millstream.broker.wire.messages.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    TopicData,
+    TransactionState,
+)
+
+
+@handles(ApiKey.DESCRIBE_TRANSACTIONS, versions=range(1))
+def describe_transactions(
+    request: DescribeTransactionsRequest, call: Call
+) -> DescribeTransactionsResponse:
+    return DescribeTransactionsResponse(
+        transaction_states=[_describe(name, call) for name in request.transactional_ids]
+    )
+
+
+def _describe(transactional_id: str, call: Call) -> TransactionState:
+    transaction = call.node.transactions.find(transactional_id)
+    if transaction is None:
+        return TransactionState(
+            transactional_id=transactional_id,
+            error_code=ErrorCode.TRANSACTIONAL_ID_NOT_FOUND,
+        )
+    return TransactionState(
+        transactional_id=transactional_id,
+        transaction_state=transaction.state.value,
+        transaction_timeout_ms=transaction.timeout_ms,
+        transaction_start_time=transaction.started_ms,
+        producer_id=transaction.producer_id,
+        producer_epoch=transaction.epoch,
+        topics=_topics(transaction),
+    )
+
+
+def _topics(transaction: Transaction) -> list[TopicData]:
+    by_topic: dict[str, list[int]] = {}
+    for place in sorted(transaction.places):
+        by_topic.setdefault(place.topic, []).append(place.partition)
+    return [TopicData(topic=topic, partitions=numbers) for topic, numbers in by_topic.items()]

@@ -1,0 +1,70 @@
+"""Topics by pattern: the regular expressions (RE2) of a group's members, and what they match.
+
+RE2 runs in linear time, so no pattern can hold up the broker. Its package is imported with the
+first pattern: most groups have none.
+"""
+
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from typing import Any
+
+from millstream.broker.groups.topic_catalog import TopicCatalog
+
+COMPILED_MAX = 1_000
+
+
+def is_valid(pattern: str) -> bool:
+    return _compile(pattern) is not None
+
+
+def matches(pattern: str, topic: str) -> bool:
+    """The whole name must match."""
+    compiled = _compile(pattern)
+    return compiled is not None and compiled.fullmatch(topic) is not None
+
+
+@lru_cache(COMPILED_MAX)
+def _compile(pattern: str) -> Any:
+    import re2
+
+    options = re2.Options()
+    options.log_errors = False
+    try:
+        return re2.compile(pattern, options)
+    except re2.error:
+        return None
+
+
+class SubscriptionPatterns:
+    """Each pattern that a member of the group has, with the topics that it matches now."""
+
+    def __init__(self) -> None:
+        self._topics: dict[str, frozenset[str]] = {}
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._topics)
+
+    def __contains__(self, pattern: object) -> bool:
+        return pattern in self._topics
+
+    def topics_of(self, pattern: str | None) -> frozenset[str]:
+        return self._topics.get(pattern, frozenset()) if pattern else frozenset()
+
+    def put(self, pattern: str, topics: Iterable[str]) -> None:
+        self._topics[pattern] = frozenset(topics)
+
+    def resolve(self, pattern: str, catalog: TopicCatalog) -> None:
+        self.put(pattern, (topic.name for topic in catalog if matches(pattern, topic.name)))
+
+    def remove(self, pattern: str) -> None:
+        self._topics.pop(pattern, None)
+
+    def follow(self, topic: str, *, exists: bool) -> list[str]:
+        """A topic came or went: the patterns of which that changes the topics."""
+        changed = []
+        for pattern, topics in self._topics.items():
+            is_in = exists and matches(pattern, topic)
+            if is_in != (topic in topics):
+                self._topics[pattern] = topics | {topic} if is_in else topics - {topic}
+                changed.append(pattern)
+        return changed
