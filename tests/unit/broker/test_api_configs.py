@@ -14,7 +14,7 @@ from millstream.broker.config_resources import (
     TOPIC,
 )
 from millstream.broker.topic_config import TOPIC_CONFIGS
-from millstream.broker.topics import METADATA_TOPIC, OFFSETS_TOPIC
+from millstream.broker.topics import INTERNAL_TOPICS, METADATA_TOPIC, OFFSETS_TOPIC
 from millstream.broker.wire import ErrorCode
 from millstream.broker.wire.messages import alter_configs as whole
 from millstream.broker.wire.messages import incremental_alter_configs as single
@@ -300,7 +300,7 @@ def test_what_has_configuration_is_listed(served: ServedNode) -> None:
         answer = served.ask(ListConfigResourcesRequest(resource_types=list(types)), version)
         return {(one.resource_name, one.resource_type) for one in answer.config_resources}
 
-    topics = {("orders", TOPIC), (METADATA_TOPIC, TOPIC), (OFFSETS_TOPIC, TOPIC)}
+    topics = {(name, TOPIC) for name in ("orders", *INTERNAL_TOPICS)}
     broker = {(THIS_BROKER, BROKER)}
     assert listed(1) == topics | broker
     assert listed(1, TOPIC) == topics

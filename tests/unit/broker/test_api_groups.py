@@ -57,11 +57,16 @@ def test_this_node_coordinates_every_group(served: ServedNode, version: int) -> 
 
 
 @pytest.mark.parametrize("version", [1, 4, 6])
-def test_it_coordinates_nothing_else_yet(served: ServedNode, version: int) -> None:
-    request = FindCoordinatorRequest(key="tx", key_type=1, coordinator_keys=["tx"])
+@pytest.mark.parametrize(
+    ("key_type", "expected"), [(1, (0, 1)), (2, (ErrorCode.INVALID_REQUEST, -1))]
+)
+def test_it_coordinates_transactions_too_and_no_share_groups_yet(
+    served: ServedNode, version: int, key_type: int, expected: tuple[int, int]
+) -> None:
+    request = FindCoordinatorRequest(key="tx", key_type=key_type, coordinator_keys=["tx"])
     answer = served.ask(request, version)
     one = answer if version < 4 else answer.coordinators[0]
-    assert (one.error_code, one.node_id) == (ErrorCode.INVALID_REQUEST, -1)
+    assert (one.error_code, one.node_id) == expected
 
 
 # --- members ----------------------------------------------------------------------------------
@@ -354,12 +359,6 @@ def test_an_idempotent_producer_gets_a_new_id_and_epoch_zero(served: ServedNode)
     answers = [served.ask(InitProducerIdRequest()) for _ in range(2)]
     assert [(one.error_code, one.producer_epoch) for one in answers] == [(0, 0)] * 2
     assert answers[0].producer_id != answers[1].producer_id
-
-
-def test_a_transactional_producer_is_refused(served: ServedNode) -> None:
-    answer = served.ask(InitProducerIdRequest(transactional_id="tx"))
-    assert answer.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    assert answer.producer_id == -1
 
 
 def test_on_a_full_disk_a_producer_is_told_to_try_again(

@@ -145,14 +145,6 @@ def test_a_damaged_batch_is_refused_and_an_empty_one_too(served: ServedNode) -> 
     assert code_of(served, damaged) == ErrorCode.INVALID_RECORD
 
 
-def test_transactions_are_refused(served: ServedNode) -> None:
-    served.create()
-    request = produce_request(b"a")
-    request.transactional_id = "tx"
-    assert code_of(served, request) == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    assert served.node.topics.named("orders").partitions[0].log.end_offset == 0
-
-
 def test_with_log_append_time_the_answer_tells_the_time(served: ServedNode) -> None:
     served.create(message_timestamp_type="LogAppendTime")
     assert only(served.ask(produce_request(b"a"))).log_append_time == served.now_ms

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from millstream.broker.topics import METADATA_TOPIC, OFFSETS_TOPIC
+from millstream.broker.topics import INTERNAL_TOPICS, METADATA_TOPIC, OFFSETS_TOPIC
 from millstream.broker.wire import ErrorCode
 from millstream.broker.wire.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -77,7 +77,7 @@ def test_all_topics_are_listed_when_none_is_named(
 ) -> None:
     served.create()
     answer = served.ask(MetadataRequest(topics=topics), version)
-    assert {topic.name for topic in answer.topics} == {"orders", METADATA_TOPIC, OFFSETS_TOPIC}
+    assert {topic.name for topic in answer.topics} == {"orders", *INTERNAL_TOPICS}
 
 
 def test_from_version_1_on_an_empty_list_means_no_topic(served: ServedNode) -> None:
@@ -318,7 +318,7 @@ def test_topics_are_described_in_pages_that_lose_and_repeat_nothing(served: Serv
 def test_without_names_all_topics_are_described(served: ServedNode) -> None:
     served.create()
     names = [topic.name for topic in describe(served).topics]
-    assert names == sorted([OFFSETS_TOPIC, METADATA_TOPIC, "orders"])
+    assert names == sorted(["orders", *INTERNAL_TOPICS])
 
 
 def test_an_unknown_topic_has_an_error_and_no_partitions(served: ServedNode) -> None:
@@ -347,7 +347,7 @@ def test_the_log_directory_tells_sizes_and_space(served: ServedNode) -> None:
     sizes = {p.partition_index: p.partition_size for p in topic.partitions}
     assert sizes == {0: served.node.topics.named("orders").partitions[0].log.size_bytes}
     everything = served.ask(DescribeLogDirsRequest(topics=None)).results[0]
-    assert {topic.name for topic in everything.topics} == {"orders", METADATA_TOPIC, OFFSETS_TOPIC}
+    assert {topic.name for topic in everything.topics} == {"orders", *INTERNAL_TOPICS}
 
 
 def test_the_cluster_is_one_node(served: ServedNode) -> None:

@@ -9,8 +9,11 @@ import pytest
 
 from millstream.broker.apis.api_18_api_versions import offered_versions
 from millstream.broker.handlers import HANDLERS, Later
+from millstream.broker.transactions.transaction import Identity
 from millstream.broker.wire import APIS, RESPONSES, ApiKey, ErrorCode, Message
 from millstream.broker.wire.messages import (
+    add_offsets_to_txn,
+    add_partitions_to_txn,
     alter_configs,
     api_versions,
     create_partitions,
@@ -22,7 +25,10 @@ from millstream.broker.wire.messages import (
     describe_configs,
     describe_groups,
     describe_log_dirs,
+    describe_producers,
     describe_topic_partitions,
+    describe_transactions,
+    end_txn,
     fetch,
     find_coordinator,
     heartbeat,
@@ -33,10 +39,12 @@ from millstream.broker.wire.messages import (
     list_groups,
     list_offsets,
     list_partition_reassignments,
+    list_transactions,
     metadata,
     offset_delete,
     offset_fetch,
     offset_for_leader_epoch,
+    txn_offset_commit,
 )
 from tests.support.served_node import ServedNode, produce_request
 from tests.support.simulated_disk import SimulatedDisk
@@ -50,8 +58,8 @@ from tests.unit.broker.group_steps import (
 
 # The table of what to offer, as far as this version goes.
 OFFERED: dict[ApiKey, tuple[int, int]] = {
-    ApiKey.PRODUCE: (3, 12),
-    ApiKey.FETCH: (4, 17),
+    ApiKey.PRODUCE: (3, 13),
+    ApiKey.FETCH: (4, 18),
     ApiKey.LIST_OFFSETS: (1, 10),
     ApiKey.METADATA: (0, 13),
     ApiKey.OFFSET_COMMIT: (2, 9),
@@ -69,6 +77,10 @@ OFFERED: dict[ApiKey, tuple[int, int]] = {
     ApiKey.DELETE_RECORDS: (0, 2),
     ApiKey.INIT_PRODUCER_ID: (0, 5),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: (2, 4),
+    ApiKey.ADD_PARTITIONS_TO_TXN: (0, 3),
+    ApiKey.ADD_OFFSETS_TO_TXN: (0, 3),
+    ApiKey.END_TXN: (0, 5),
+    ApiKey.TXN_OFFSET_COMMIT: (0, 5),
     ApiKey.DESCRIBE_CONFIGS: (1, 4),
     ApiKey.ALTER_CONFIGS: (0, 2),
     ApiKey.DESCRIBE_LOG_DIRS: (1, 4),
@@ -78,6 +90,9 @@ OFFERED: dict[ApiKey, tuple[int, int]] = {
     ApiKey.LIST_PARTITION_REASSIGNMENTS: (0, 0),
     ApiKey.OFFSET_DELETE: (0, 0),
     ApiKey.DESCRIBE_CLUSTER: (0, 2),
+    ApiKey.DESCRIBE_PRODUCERS: (0, 0),
+    ApiKey.DESCRIBE_TRANSACTIONS: (0, 0),
+    ApiKey.LIST_TRANSACTIONS: (0, 2),
     ApiKey.LIST_CONFIG_RESOURCES: (0, 1),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: (0, 0),
 }
@@ -110,11 +125,94 @@ class World:
         self.served.ask(sync_request(me.member_id, me.generation, group=self.name, all=b"all"))
         return me
 
+    def producer(self) -> Identity:
+        """A producer with the world's name as its transactional id."""
+        request = init_producer_id.InitProducerIdRequest(
+            transactional_id=self.name, transaction_timeout_ms=60_000
+        )
+        given = self.served.ask(request)
+        return Identity(given.producer_id, given.producer_epoch)
+
     def new_topic(self) -> str:
         return self.served.create(self.name).name
 
 
 Make = Callable[[World], Message]
+
+
+def produce_to(world: World, topic: str, topic_id: bytes) -> Message:
+    request = produce_request(b"more", topic=topic)
+    if world.version >= 13:
+        request.topic_data[0].topic_id = topic_id
+    return request
+
+
+def add_request(world: World, who: Identity, topic: str) -> Message:
+    wanted = add_partitions_to_txn.AddPartitionsToTxnTopic(name=topic, partitions=[0])
+    return add_partitions_to_txn.AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id=world.name,
+        v3_and_below_producer_id=who.producer_id,
+        v3_and_below_producer_epoch=who.epoch,
+        v3_and_below_topics=[wanted],
+    )
+
+
+def add_offsets_request(world: World, who: Identity) -> Message:
+    return add_offsets_to_txn.AddOffsetsToTxnRequest(
+        transactional_id=world.name,
+        producer_id=who.producer_id,
+        producer_epoch=who.epoch,
+        group_id="readers",
+    )
+
+
+def end_request(world: World, who: Identity) -> Message:
+    return end_txn.EndTxnRequest(
+        transactional_id=world.name,
+        producer_id=who.producer_id,
+        producer_epoch=who.epoch,
+        committed=True,
+    )
+
+
+def txn_commit_request(world: World, who: Identity) -> Message:
+    place = txn_offset_commit.TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=1)
+    topic = txn_offset_commit.TxnOffsetCommitRequestTopic(name="orders", partitions=[place])
+    return txn_offset_commit.TxnOffsetCommitRequest(
+        transactional_id=world.name,
+        group_id="readers",
+        producer_id=who.producer_id,
+        producer_epoch=who.epoch,
+        topics=[topic],
+    )
+
+
+def ending(world: World) -> Message:
+    who = world.producer()
+    world.served.ask(add_request(world, who, "orders"))
+    return end_request(world, who)
+
+
+def committing(world: World) -> Message:
+    who = world.producer()
+    world.served.ask(add_offsets_request(world, who))
+    return txn_commit_request(world, who)
+
+
+def producers_request(topic: str) -> Message:
+    wanted = describe_producers.TopicRequest(name=topic, partition_indexes=[0])
+    return describe_producers.DescribeProducersRequest(topics=[wanted])
+
+
+def transactions_request(name: str) -> Message:
+    return describe_transactions.DescribeTransactionsRequest(transactional_ids=[name])
+
+
+def listing(pattern: str) -> Message:
+    return list_transactions.ListTransactionsRequest(transactional_id_pattern=pattern)
+
+
+NOBODY = Identity(4_711, 0)
 
 
 def fetch_request(topic: str, topic_id: bytes, *, offset: int = 0) -> fetch.FetchRequest:
@@ -253,7 +351,7 @@ def heartbeat_of(world: World, generation: int | None = None) -> Message:
 
 # A request that succeeds.
 NORMAL: dict[ApiKey, Make] = {
-    ApiKey.PRODUCE: lambda world: produce_request(b"more"),
+    ApiKey.PRODUCE: lambda world: produce_to(world, "orders", world.topic_id),
     ApiKey.FETCH: lambda world: fetch_request("orders", world.topic_id),
     ApiKey.LIST_OFFSETS: lambda world: list_offsets_request("orders"),
     ApiKey.METADATA: lambda world: metadata_request("orders"),
@@ -274,6 +372,15 @@ NORMAL: dict[ApiKey, Make] = {
     ApiKey.DELETE_RECORDS: lambda world: delete_records_request("orders", 0),
     ApiKey.INIT_PRODUCER_ID: lambda world: init_producer_id.InitProducerIdRequest(),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: lambda world: epoch_request("orders"),
+    ApiKey.ADD_PARTITIONS_TO_TXN: lambda world: add_request(world, world.producer(), "orders"),
+    ApiKey.ADD_OFFSETS_TO_TXN: lambda world: add_offsets_request(world, world.producer()),
+    ApiKey.END_TXN: ending,
+    ApiKey.TXN_OFFSET_COMMIT: committing,
+    ApiKey.DESCRIBE_PRODUCERS: lambda world: producers_request("orders"),
+    ApiKey.DESCRIBE_TRANSACTIONS: lambda world: transactions_request(
+        world.name if world.producer() else ""
+    ),
+    ApiKey.LIST_TRANSACTIONS: lambda world: listing(".*"),
     ApiKey.DESCRIBE_CONFIGS: lambda world: describe_configs_request("orders"),
     ApiKey.ALTER_CONFIGS: lambda world: alter_request("orders", "5000"),
     ApiKey.DESCRIBE_LOG_DIRS: lambda world: log_dirs_request("orders"),
@@ -293,7 +400,7 @@ NORMAL: dict[ApiKey, Make] = {
 
 # A request that is refused, where there is one.
 REFUSED: dict[ApiKey, Make] = {
-    ApiKey.PRODUCE: lambda world: produce_request(b"more", topic=NO_TOPIC),
+    ApiKey.PRODUCE: lambda world: produce_to(world, NO_TOPIC, b"\x01" * 16),
     ApiKey.FETCH: lambda world: fetch_request(NO_TOPIC, b"\x01" * 16),
     ApiKey.LIST_OFFSETS: lambda world: list_offsets_request(NO_TOPIC),
     ApiKey.METADATA: unknown_id,
@@ -312,6 +419,13 @@ REFUSED: dict[ApiKey, Make] = {
         transactional_id=NO_TOPIC
     ),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: lambda world: epoch_request(NO_TOPIC),
+    ApiKey.ADD_PARTITIONS_TO_TXN: lambda world: add_request(world, world.producer(), NO_TOPIC),
+    ApiKey.ADD_OFFSETS_TO_TXN: lambda world: add_offsets_request(world, NOBODY),
+    ApiKey.END_TXN: lambda world: end_request(world, NOBODY),
+    ApiKey.TXN_OFFSET_COMMIT: lambda world: txn_commit_request(world, NOBODY),
+    ApiKey.DESCRIBE_PRODUCERS: lambda world: producers_request(NO_TOPIC),
+    ApiKey.DESCRIBE_TRANSACTIONS: lambda world: transactions_request(NO_TOPIC),
+    ApiKey.LIST_TRANSACTIONS: lambda world: listing("("),
     ApiKey.DESCRIBE_CONFIGS: lambda world: describe_configs_request(NO_TOPIC),
     ApiKey.ALTER_CONFIGS: lambda world: alter_request("orders", NO_TOPIC),
     ApiKey.CREATE_PARTITIONS: lambda world: grow_request(NO_TOPIC, 2),
@@ -325,6 +439,7 @@ REFUSED: dict[ApiKey, Make] = {
 SILENT = {
     (ApiKey.DESCRIBE_CLUSTER, 0),  # has no endpoint type
     (ApiKey.FIND_COORDINATOR, 0),  # has no key type
+    *((ApiKey.LIST_TRANSACTIONS, version) for version in range(2)),  # have no pattern
     *((ApiKey.DESCRIBE_GROUPS, version) for version in range(6)),  # an unknown group is dead
     *((ApiKey.OFFSET_FETCH, version) for version in range(1, 10)),  # no offset is no error
 }
@@ -350,7 +465,8 @@ def errors_in(message: object) -> set[int]:
     found: set[int] = set()
     for field in message.__schema__.fields:
         value = getattr(message, field.name)
-        found |= {value} if field.name == "error_code" else errors_in(value)
+        is_code = field.name in ("error_code", "partition_error_code")
+        found |= {value} if is_code else errors_in(value)
     return found - {0}
 
 

@@ -4,45 +4,18 @@ The disk is simulated: before every call that changes it, what each kind of powe
 is kept aside, and a new broker starts from it.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from millstream.broker.groups.group_offsets import CommittedOffset, TopicPartition
 from millstream.broker.topics import INTERNAL_TOPICS
+from tests.support.recording_disk import Leftovers, RecordingDisk, restarted
 from tests.support.served_node import ServedNode
-from tests.support.simulated_disk import SimulatedDisk, Survival
+from tests.support.simulated_disk import Survival
 
-Leftovers = list[tuple[str, SimulatedDisk]]
 PLACE = TopicPartition("orders", 0)
-
-
-class RecordingDisk(SimulatedDisk):
-    """Keeps what a power cut before each step would leave, once `start` was called."""
-
-    def __init__(self, root: Path) -> None:
-        super().__init__(root)
-        self.leftovers: Leftovers = []
-        self._is_recording = False
-
-    def start(self) -> None:
-        self._is_recording = True
-
-    def stop(self) -> Leftovers:
-        self._keep("at the end")
-        self._is_recording = False
-        return self.leftovers
-
-    def step(self, path: Path, *, needs_space: bool = False, is_sync: bool = False) -> None:
-        if self._is_recording:
-            self._keep(f"before step {self.steps}, {'sync of ' if is_sync else ''}{path.name}")
-        super().step(path, needs_space=needs_space, is_sync=is_sync)
-
-    def _keep(self, moment: str) -> None:
-        for survival in Survival:
-            left = self.after_power_cut(survival, seed=self.steps)
-            self.leftovers.append((f"{moment}: {survival.value}", left))
 
 
 @pytest.fixture
@@ -62,13 +35,6 @@ def record(disk: RecordingDisk, path: Path, act: Callable[[ServedNode], object])
     leftovers = disk.stop()
     served.close()
     return leftovers
-
-
-def restarted(path: Path, leftovers: Leftovers) -> Iterator[tuple[str, ServedNode]]:
-    for moment, disk in leftovers:
-        served = ServedNode(path, disk=disk)
-        yield moment, served
-        served.close()
 
 
 def partitions(served: ServedNode, topic: str) -> int:
