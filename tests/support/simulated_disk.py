@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 
-from millstream.base.disk import Bytes, DiskFailed, DiskFile, DiskFull, Unwritable
+from millstream.base.disk import Bytes, DiskFailed, DiskFile, DiskFull, FileGone, Unwritable
 
 BLOCK_BYTES = (512, 4096)
 
@@ -141,6 +141,12 @@ class SimulatedDisk:
             self.step(path, needs_space=True)
             node = Inode()
             self._change(path.parent, Change(None, path.name, node))
+        return SimulatedFile(self, path, node)
+
+    def open_existing(self, path: Path) -> DiskFile:
+        node = self._find(path)
+        if not isinstance(node, Inode):
+            raise FileGone(path=path)
         return SimulatedFile(self, path, node)
 
     def names(self, directory: Path) -> list[str]:

@@ -177,12 +177,16 @@ class Producer:
         return int(answer.error_code)
 
 
-def fetch(served: ServedNode, topic: str, *, partition: int = 0, isolation: int = 0) -> Any:
-    """The answer for one partition, from its start."""
-    log = served.node.topics.named(topic).partition(partition).log
-    place = FetchPartition(
-        partition=partition, fetch_offset=log.start_offset, partition_max_bytes=MIB
-    )
+def fetch(
+    served: ServedNode,
+    topic: str,
+    *,
+    partition: int = 0,
+    offset: int = 0,
+    isolation: int = 0,
+) -> Any:
+    """The answer for one partition."""
+    place = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=MIB)
     request = FetchRequest(
         topics=[FetchTopic(topic=topic, partitions=[place])], isolation_level=isolation
     )
@@ -190,9 +194,21 @@ def fetch(served: ServedNode, topic: str, *, partition: int = 0, isolation: int 
 
 
 def read_committed(served: ServedNode, topic: str, *, partition: int = 0) -> list[bytes | None]:
-    """The values that a `read_committed` consumer hands out (KIP-98)."""
-    part = fetch(served, topic, partition=partition, isolation=READ_COMMITTED)
-    assert part.error_code == 0, part
+    """The values that a `read_committed` consumer hands out, answer by answer."""
+    log = served.node.topics.named(topic).partition(partition).log
+    values: list[bytes | None] = []
+    offset = log.start_offset
+    while True:
+        part = fetch(served, topic, partition=partition, offset=offset, isolation=READ_COMMITTED)
+        assert part.error_code == 0, part
+        if not part.records:
+            return values
+        values += _committed_values(part)
+        offset = [read_header(batch).last_offset + 1 for batch in split(part.records)][-1]
+
+
+def _committed_values(part: Any) -> list[bytes | None]:
+    """Without those of aborted transactions, which the answer names (KIP-98)."""
     waiting = sorted(
         ((one.first_offset, one.producer_id) for one in part.aborted_transactions), reverse=True
     )
