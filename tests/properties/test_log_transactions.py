@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millstream.log.config import LogConfig
-from millstream.log.partition_log import PartitionLog
+from millstream.log.partition_log import PartitionLog, SyncJob
 from millstream.log.record_batch import (
     TRANSACTIONAL,
     Marker,
@@ -29,7 +29,7 @@ STEPS = st.lists(
         st.tuples(st.just("write"), PRODUCERS),
         st.tuples(st.just("commit"), PRODUCERS),
         st.tuples(st.just("abort"), PRODUCERS),
-        st.tuples(st.sampled_from(["plain", "sync", "roll", "stop", "crash"]), st.just(0)),
+        st.tuples(st.sampled_from(["plain", "sync", "begin sync", "roll", "stop", "crash"]), st.just(0)),
     ),
     max_size=40,
 )
@@ -84,6 +84,18 @@ class Subject:
         self.disk = SimulatedDisk(PATH.parent)
         self.log = open_log(self.disk, PATH, CONFIG)
         self.sequences: dict[int, int] = {}
+        self.job: SyncJob | None = None
+
+    def begin_sync(self) -> None:
+        """What comes after this is not synced by it."""
+        self.finish_sync()
+        self.job = self.log.sync_job()
+
+    def finish_sync(self) -> None:
+        if self.job is not None:
+            self.job.run()
+            self.log.complete(self.job, now_ms=NOW_MS)
+            self.job = None
 
     def write(self, producer: int, value: bytes) -> None:
         record = Record(value=value, timestamp_ms=NOW_MS)
@@ -103,11 +115,13 @@ class Subject:
         self.log.append_marker(marker, producer_id=producer, producer_epoch=0, now_ms=NOW_MS)
 
     def stop(self) -> None:
+        self.finish_sync()
         assert self.log.close(now_ms=NOW_MS)
         self.log = open_log(self.disk, PATH, CONFIG, was_closed_cleanly=True)
 
     def crash(self) -> None:
         """With everything synced: what is lost by a crash is not the question here."""
+        self.finish_sync()
         self.log.sync(now_ms=NOW_MS)
         synced = self.log.synced_offset
         self.log = open_log(self.disk, PATH, CONFIG, synced_offset=synced)
@@ -157,8 +171,10 @@ def test_what_is_stable_and_committed_is_what_a_naive_model_says(
             case "plain":
                 subject.log.append(batch(value), now_ms=NOW_MS)
                 model.write(0, value)
+            case "begin sync":
+                subject.begin_sync()
             case "sync":
-                subject.log.sync(now_ms=NOW_MS)
+                subject.finish_sync()
             case "roll":
                 subject.log.roll(now_ms=NOW_MS)
             case "stop":
@@ -166,6 +182,7 @@ def test_what_is_stable_and_committed_is_what_a_naive_model_says(
             case "crash":
                 subject.crash()
         assert subject.log.last_stable_offset == model.stable_at(subject.log.high_watermark)
+    subject.finish_sync()
     subject.log.sync(now_ms=NOW_MS)
     assert subject.log.last_stable_offset == model.stable
     assert subject.committed() == model.committed()
