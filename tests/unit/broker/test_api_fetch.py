@@ -149,6 +149,7 @@ def test_what_is_not_there_is_an_error_of_its_partition(
     produce_batches(served, 2)
     (part,) = fetch(served, request_)
     assert part.error_code == code
+    assert part.records is not None, "librdkafka cannot read null, and would not see the error"
 
 
 def test_an_older_leader_epoch_is_fenced(serve: Serve) -> None:

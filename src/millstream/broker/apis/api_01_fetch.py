@@ -30,6 +30,7 @@ from millstream.log.segment import ReadWouldBlock
 # ones cost more per byte (fresh memory for each), and hold it until the client has taken them.
 RESPONSE_BYTES_MAX = 4 << 20
 READ_COMMITTED = 1
+NO_RECORDS = memoryview(b"")
 
 
 @handles(ApiKey.FETCH, versions=range(4, 19), ends_with_connection=True)
@@ -152,7 +153,10 @@ class _Attempt:
 
     def _read_topic(self, topic: FetchTopic, must_not_block: bool) -> Iterator[PartitionData]:
         for wanted in topic.partitions:
-            answer = PartitionData(partition_index=wanted.partition, high_watermark=-1)
+            # Never null, as Kafka: librdkafka cannot read an answer without records, error or not.
+            answer = PartitionData(
+                partition_index=wanted.partition, high_watermark=-1, records=NO_RECORDS
+            )
             try:
                 self._read_partition(topic, wanted, answer, must_not_block)
             except MillstreamError as error:
@@ -177,7 +181,7 @@ class _Attempt:
         answer.high_watermark = log.high_watermark
         end_offset = stable if self.is_committed_only else answer.high_watermark
         answer.log_start_offset = log.start_offset
-        answer.records = taken = memoryview(b"")
+        taken = NO_RECORDS
         if limit > 0 or self.size_bytes == 0:
             records = log.read(
                 wanted.fetch_offset,
