@@ -13,7 +13,7 @@ from typer.core import TyperGroup
 from millstream._version import __version__
 from millstream.base.disk import Unwritable
 from millstream.base.errors import Corrupt, MillstreamError, Rejected, Retryable
-from millstream.commands import broker, consume, groups, produce, topics
+from millstream.commands import archive, broker, consume, groups, produce, topics
 from millstream.commands.connecting import BrokerUnreachable, NotAllowed
 from millstream.commands.options import BadUsage
 from millstream.commands.output import abandon_stdout, say
@@ -107,6 +107,9 @@ def millstream(
 
 
 app.command("broker")(broker.command)
+topics.app.command("archive", cls=PlainCommand)(archive.archive)
+topics.app.command("archived", cls=PlainCommand)(archive.archived)
+topics.app.command("restore", cls=PlainCommand)(archive.restore)
 app.add_typer(topics.app, name="topics")
 app.command("produce", cls=PlainCommand)(produce.produce)
 app.command("consume", cls=PlainCommand)(consume.consume)

@@ -14,7 +14,7 @@ FILES = sorted(SOURCE.rglob("*.py"))
 LAYERS = [
     {"_version"},
     {"base"},
-    {"log"},
+    {"archive", "log"},
     {"broker", "capture", "direct", "eventsourcing", "processing", "sinks", "views"},
     {"web"},
     {"settings"},

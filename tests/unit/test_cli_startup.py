@@ -2,7 +2,16 @@ import subprocess
 import sys
 
 # Each costs more than the whole of `millstream --help`.
-HEAVY = ("confluent_kafka", "rich", "uvloop", "asyncio", "millstream.broker", "millstream.app")
+HEAVY = (
+    "confluent_kafka",
+    "pyarrow",
+    "rich",
+    "uvloop",
+    "asyncio",
+    "millstream.broker",
+    "millstream.app",
+    "millstream.archive",
+)
 
 
 def test_the_command_starts_without_what_only_some_commands_need() -> None:

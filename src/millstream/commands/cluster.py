@@ -107,6 +107,16 @@ class Cluster:
             for number in (sorted(set(numbers)) or range(count))
         ]
 
+    def topic_id(self, topic: str) -> str:
+        """As Kafka's own tools write it: base64 for addresses."""
+        from confluent_kafka import TopicCollection
+
+        wanted = TopicCollection([topic])
+        answers = self._ask(
+            lambda: self._admin.describe_topics(wanted), doing=f"describe topic {topic}"
+        )
+        return str(answers[topic].topic_id).replace("+", "-").replace("/", "_")
+
     def layout(self, topic: str) -> list[PartitionLayout]:
         return self._metadata()[topic]
 

@@ -90,9 +90,16 @@ def list_groups(brokers: Brokers = None, json: Json = False) -> None:
     elif not found:
         say("No consumer groups yet. `millstream consume TOPIC --group NAME` makes one.")
     else:
-        header = ["GROUP", "STATE", "MEMBERS", "TOPICS", "LAG"]
+        header = ["GROUP", "STATE", "PROTOCOL", "MEMBERS", "TOPICS", "LAG"]
         rows = [
-            [name, group.state, len(group.members), len(topics[name]), lag_cell(lags[name])]
+            [
+                name,
+                group.state,
+                group.protocol,
+                len(group.members),
+                len(topics[name]),
+                lag_cell(lags[name]),
+            ]
             for name, group in groups.items()
         ]
         print_table(header, rows)

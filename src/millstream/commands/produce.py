@@ -226,7 +226,7 @@ def _send(
 
     watch = Watch(cluster.brokers)
     config = _producer_config(cluster, watch, acks=acks, compression=compression)
-    producer = Producer(config | {"batch.size": _batch_bytes_max(cluster, delivery.topic)})
+    producer = Producer(config | {"batch.size": batch_bytes_max(cluster, delivery.topic)})
     try:
         for number, line in enumerate(lines, start=1):
             record = reader.read(line.removesuffix(b"\n"), number)
@@ -255,7 +255,7 @@ def _producer_config(
     }
 
 
-def _batch_bytes_max(cluster: Cluster, topic: str) -> int:
+def batch_bytes_max(cluster: Cluster, topic: str) -> int:
     """No batch larger than the topic takes.
 
     A broker refuses a batch as a whole, and librdkafka, unlike Java, does not then send its records
