@@ -9,12 +9,13 @@ static members (KIP-345). No clock, socket or disk: see `outcome.py` for what th
 Committed offsets are beside it, in `group_offsets.py` and `classic_offset_rules.py`.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from millstream.broker.groups import admission
 from millstream.broker.groups.answers import Answers
 from millstream.broker.groups.group_messages import (
     NO_MEMBER_ID,
+    GroupProtocol,
     HeartbeatReply,
     HeartbeatRequest,
     JoinReply,
@@ -30,7 +31,7 @@ from millstream.broker.groups.group_metadata import GroupMetadata
 from millstream.broker.groups.group_state import GroupLimits, GroupState
 from millstream.broker.groups.join_phase import JoinPhase
 from millstream.broker.groups.member import Member
-from millstream.broker.groups.outcome import Outcome
+from millstream.broker.groups.outcome import Outcome, Replies
 from millstream.broker.groups.roster import Roster
 from millstream.broker.wire.error_codes import ErrorCode
 
@@ -134,6 +135,30 @@ class ClassicGroup:
             self._prepare_rebalance(now_ms)
         return self._outcome()
 
+    def dissolve(self) -> Replies:
+        """The group goes on as another kind: who waits here must ask again there."""
+        for member in self.roster:
+            self._answers.dismiss(member, ErrorCode.REBALANCE_IN_PROGRESS)
+        self.roster = Roster()
+        self.state = GroupState.DEAD
+        self._join_phase = None
+        return self._answers.take()
+
+    def adopt(
+        self,
+        metadata: GroupMetadata,
+        protocols: Mapping[str, tuple[GroupProtocol, ...]],
+        *,
+        now_ms: int,
+    ) -> Outcome:
+        """Go on with the members of another kind of group, with all that each can do."""
+        self.restore(metadata, now_ms=now_ms)
+        for member in self.roster:
+            member.protocols = protocols[member.member_id]
+        self._must_persist = True
+        self._prepare_rebalance(now_ms)
+        return self._outcome()
+
     def delete(self) -> ErrorCode:
         """DeleteGroups: on NONE the group is DEAD, and the shell stores its tombstone."""
         if self.state is GroupState.DEAD:
@@ -148,6 +173,11 @@ class ClassicGroup:
         self.roster[member_id].renew_session(now_ms)
 
     # Questions, and the way to disk and back.
+
+    @property
+    def is_vacant(self) -> bool:
+        """Nobody is in it, nobody is about to come."""
+        return self.state is GroupState.EMPTY and not self.roster.pending
 
     def check_member(self, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
         """May this member speak for this generation?"""

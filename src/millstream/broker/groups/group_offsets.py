@@ -92,13 +92,13 @@ class GroupOffsets:
         """Whether an open transaction may still change this offset."""
         return any(where in held for held in self._held.values())
 
-    def drop_held(self, topic: str) -> list[tuple[int, TopicPartition]]:
-        """Forget what open transactions hold for a topic: whose, and where."""
+    def drop_held(self, topic: str | None = None) -> list[tuple[int, TopicPartition]]:
+        """Forget what open transactions hold, for one topic or for all: whose, and where."""
         dropped = [
             (producer_id, where)
             for producer_id, held in self._held.items()
             for where in held
-            if where.topic == topic
+            if topic in (None, where.topic)
         ]
         for producer_id, where in dropped:
             del self._held[producer_id][where]

@@ -4,17 +4,22 @@
     key 2  GroupMetadataKey    group                       -> GroupMetadataValue, version 3
 
 Each starts with its version as int16. A null value removes what the key names. Kafka's own
-formatters for this topic read them.
+formatters for this topic read them. What is kept of consumer groups (KIP-848) is laid out in
+`consumer_records.py`.
 """
 
 from millstream.base.errors import Corrupt
+from millstream.broker.groups.consumer_records import fact_key, fact_value, read_fact_key
 from millstream.broker.groups.group_metadata import GroupMetadata, MemberMetadata
 from millstream.broker.groups.group_offsets import CommittedOffset, TopicPartition
+from millstream.broker.groups.outcome import Outcome
+from millstream.broker.groups.stored_facts import FactKey, FactKind
 from millstream.broker.wire import MalformedMessage, decode_versioned, encode_versioned
 from millstream.broker.wire.message import Message, field
 
 OFFSET_KEY_VERSION = 1
 GROUP_KEY_VERSION = 2
+FACT_VERSIONS = frozenset(int(kind) for kind in FactKind)
 VALUE_VERSION = 3
 
 
@@ -102,8 +107,19 @@ def group_value(metadata: GroupMetadata) -> bytes:
     return encode_versioned(value, VALUE_VERSION)
 
 
-def read_key(data: bytes) -> tuple[str, TopicPartition | None]:
-    """The group a key belongs to, and the partition if it is the key of an offset."""
+def changes_of(group_id: str, outcome: Outcome, *, now_ms: int) -> list[tuple[bytes, bytes | None]]:
+    """What an outcome stores. A consumer group that became a classic one is removed before it."""
+    changes: list[tuple[bytes, bytes | None]] = [
+        (fact_key(group_id, key), None if fact is None else fact_value(key, fact, now_ms=now_ms))
+        for key, fact in outcome.facts
+    ]
+    if outcome.metadata is not None:
+        changes.append((group_key(group_id), group_value(outcome.metadata)))
+    return changes
+
+
+def read_key(data: bytes) -> tuple[str, TopicPartition | FactKey | None]:
+    """The group a key belongs to, and the partition or the fact that it is about, if any."""
     version = int.from_bytes(data[:2], "big")
     try:
         if version in (0, OFFSET_KEY_VERSION):
@@ -112,9 +128,13 @@ def read_key(data: bytes) -> tuple[str, TopicPartition | None]:
         if version == GROUP_KEY_VERSION:
             _, group = decode_versioned(GroupMetadataKey, data)
             return group.group, None
+        if version in FACT_VERSIONS:
+            return read_fact_key(data)
     except MalformedMessage as error:
         raise Corrupt(f"__consumer_offsets: a key cannot be read: {error}") from error
-    raise Corrupt(f"__consumer_offsets: a key of version {version}, known are 0 to 2")
+    raise Corrupt(
+        f"__consumer_offsets: a key of version {version}, known are 0 to 3, 5 to 8 and 16"
+    )
 
 
 def read_offset_value(data: bytes) -> CommittedOffset:

@@ -10,6 +10,9 @@ class GroupState(Enum):
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
     COMPLETING_REBALANCE = "CompletingRebalance"
+    # Only consumer groups (KIP-848) are in these two.
+    ASSIGNING = "Assigning"
+    RECONCILING = "Reconciling"
     STABLE = "Stable"
     DEAD = "Dead"
 
@@ -25,3 +28,12 @@ class GroupLimits:
     initial_rebalance_delay_ms: int = 3_000
     # A new member cannot heartbeat yet. If its client went away meanwhile, this ends it.
     new_member_join_timeout_ms: int = 300_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerGroupLimits:
+    """Of consumer groups (KIP-848), where the broker sets the pace. Kafka's defaults."""
+
+    group_size_max: int = 2**31 - 1
+    session_timeout_ms: int = 45_000
+    heartbeat_interval_ms: int = 5_000

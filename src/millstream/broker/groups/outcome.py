@@ -8,6 +8,7 @@ outcome wait for them. `Outbox` is that rule; the shell does the waiting.
 from collections import deque
 from dataclasses import dataclass, replace
 
+from millstream.broker.groups.consumer_messages import ConsumerHeartbeatReply
 from millstream.broker.groups.group_messages import (
     HeartbeatReply,
     JoinReply,
@@ -17,24 +18,28 @@ from millstream.broker.groups.group_messages import (
     SyncReply,
 )
 from millstream.broker.groups.group_metadata import GroupMetadata
+from millstream.broker.groups.stored_facts import Facts
 from millstream.broker.wire.error_codes import ErrorCode
 
-Replies = tuple[tuple[ReplyTo, Reply], ...]
+AnyReply = Reply | ConsumerHeartbeatReply
+Replies = tuple[tuple[ReplyTo, AnyReply], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """First append and sync `metadata`, if any; then deliver `replies`.
+    """First append and sync `metadata` and `facts`, if any; then deliver `replies`.
 
-    `metadata` is the group as it was when the call ended: later calls do not change it.
+    They are the group as it was when the call ended: later calls do not change them. A classic
+    group has all of it in `metadata`, a consumer group (KIP-848) has `facts`.
     """
 
     replies: Replies = ()
     metadata: GroupMetadata | None = None
+    facts: Facts = ()
 
     @property
     def must_persist(self) -> bool:
-        return self.metadata is not None
+        return self.metadata is not None or bool(self.facts)
 
     def refused(self, error: ErrorCode) -> "Outcome":
         """The same outcome after its metadata could not be stored: no reply claims success."""
@@ -73,7 +78,7 @@ class Outbox:
         return Outcome(replies=self.persisted()).refused(error).replies
 
 
-def _refuse(reply: Reply, error: ErrorCode) -> Reply:
+def _refuse(reply: AnyReply, error: ErrorCode) -> AnyReply:
     if reply.error is not ErrorCode.NONE:
         return reply
     match reply:
@@ -81,5 +86,7 @@ def _refuse(reply: Reply, error: ErrorCode) -> Reply:
             return JoinReply(error=error)
         case SyncReply():
             return SyncReply(error=error)
+        case ConsumerHeartbeatReply():
+            return ConsumerHeartbeatReply(error=error)
         case HeartbeatReply() | LeaveReply():
             return replace(reply, error=error)

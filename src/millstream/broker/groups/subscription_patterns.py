@@ -54,7 +54,9 @@ class SubscriptionPatterns:
         self._topics[pattern] = frozenset(topics)
 
     def resolve(self, pattern: str, catalog: TopicCatalog) -> None:
-        self.put(pattern, (topic.name for topic in catalog if matches(pattern, topic.name)))
+        """Not the broker's own topics: who wants those must name them."""
+        known = (topic.name for topic in catalog if not topic.is_internal)
+        self.put(pattern, (name for name in known if matches(pattern, name)))
 
     def remove(self, pattern: str) -> None:
         self._topics.pop(pattern, None)

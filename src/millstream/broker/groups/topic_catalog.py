@@ -19,6 +19,7 @@ class CataloguedTopic(NamedTuple):
     name: str
     id: bytes
     partition_count: int
+    is_internal: bool = False
 
 
 class TopicCatalog:

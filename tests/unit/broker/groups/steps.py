@@ -10,6 +10,7 @@ from itertools import count
 from typing import Generic, TypeVar
 
 from millstream.broker.groups.classic_group import ClassicGroup
+from millstream.broker.groups.consumer_messages import ConsumerHeartbeatReply
 from millstream.broker.groups.group_messages import (
     GroupProtocol,
     HeartbeatReply,
@@ -88,6 +89,7 @@ class GroupDriver:
         for token, reply in outcome.replies:
             assert isinstance(token, int)
             assert token not in self.inbox, "answered twice"
+            assert not isinstance(reply, ConsumerHeartbeatReply), "a classic group does not say so"
             self.inbox[token] = reply
         if outcome.metadata is not None:
             self.stored = outcome.metadata
