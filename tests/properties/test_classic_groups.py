@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from millstream.broker.groups.classic_group import ClassicGroup
+from millstream.broker.groups.consumer_messages import ConsumerHeartbeatReply
 from millstream.broker.groups.group_messages import (
     NO_GENERATION,
     NO_MEMBER_ID,
@@ -118,6 +119,7 @@ class ClassicGroupMachine(RuleBasedStateMachine):
     def deliver(self, replies: Replies) -> None:
         for token, reply in replies:
             assert isinstance(token, int)
+            assert not isinstance(reply, ConsumerHeartbeatReply)
             client, request = self.open.pop(token)
             self.hear(client, request, reply)
 

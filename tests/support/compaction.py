@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from millstream.base.disk import Disk
 from millstream.base.record import Record
 from millstream.log.compaction import Cleanable, find_cleanable
-from millstream.log.compaction_job import CompactionJob, _facts, make_job
+from millstream.log.compaction_job import CompactionJob, make_job, segment_facts
 from millstream.log.compaction_run import CleanedSegment, CompactionDone, CompactionRun
 from millstream.log.partition_log import PartitionLog
 from millstream.log.record_batch import decode_records, encode_batch, read_header, read_marker
@@ -30,7 +30,7 @@ class Cleaned:
 def all_cleanable(log: PartitionLog, *, cleaned_offset: int = 0) -> Cleanable | None:
     """Every closed segment below the last stable offset, however little of it is dirty."""
     return find_cleanable(
-        map(_facts, log.closed_segments),
+        map(segment_facts, log.closed_segments),
         log.config,
         cleaned_offset=max(cleaned_offset, log.start_offset),
         stable_offset=log.last_stable_offset,
@@ -63,7 +63,7 @@ def compact(
     job = job_for(log, cleaned_offset=cleaned_offset, now_ms=now_ms, keys_max=keys_max)
     if job is None:
         return None
-    segments = []
+    segments: list[CleanedSegment] = []
     for result in CompactionRun(disk, job).run():
         if isinstance(result, CompactionDone):
             return Cleaned(segments=segments, done=result)

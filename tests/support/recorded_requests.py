@@ -17,27 +17,26 @@ from millstream.broker.wire import ApiKey, read_request_header
 
 @dataclass(slots=True)
 class Requests:
-    """`counts` has every request that arrived; `lost` is the API whose next answers are lost."""
+    """`counts` has every request that arrived; of the APIs `to_lose` the next answer is lost."""
 
     counts: Counter[tuple[ApiKey, int]] = field(default_factory=Counter)
-    lost: ApiKey | None = None
-    losses_left: int = 0
+    to_lose: set[ApiKey] = field(default_factory=set)
 
     def versions(self, key: ApiKey) -> set[int]:
         return {version for one, version in self.counts if one == key}
 
-    def lose_next(self, key: ApiKey, *, count: int) -> None:
+    def lose_next(self, *keys: ApiKey) -> None:
         """Do what is asked, and close the connection instead of saying so."""
-        self.lost, self.losses_left = key, count
+        self.to_lose.update(keys)
 
     def note(self, frame: bytearray) -> bool:
         """Whether the answer to this one is to be lost."""
         header = read_request_header(frame)
         key = ApiKey(header.api_key)
         self.counts[key, header.api_version] += 1
-        if key != self.lost or self.losses_left == 0:
+        if key not in self.to_lose:
             return False
-        self.losses_left -= 1
+        self.to_lose.remove(key)
         return True
 
 

@@ -1,4 +1,4 @@
-"""A simulated disk that keeps what a power cut at any moment would leave, for brokers to start on."""
+"""A simulated disk that keeps what a power cut at any moment would leave; brokers start on it."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -46,6 +46,14 @@ class TooManyOpenFiles(Retryable):
         self.path = path
 
 
+class FileGone(Retryable):
+    """A file that was to be read has been removed: with its topic, or by retention."""
+
+    def __init__(self, *, path: Path) -> None:
+        super().__init__(f"{path}: is gone")
+        self.path = path
+
+
 class DiskFailed(Corrupt):
     """The operating system could not read, write or sync."""
 
@@ -97,6 +105,9 @@ class Disk(Protocol):
 
     def open(self, path: Path) -> DiskFile:
         """Open for reading and appending; an absent file is created, empty."""
+
+    def open_existing(self, path: Path) -> DiskFile:
+        """The same, but an absent file is `FileGone`."""
 
     def names(self, directory: Path) -> list[str]: ...
 
@@ -163,9 +174,10 @@ class RealFile:
 
     __slots__ = ("_descriptor", "_sync_failure", "_sync_turn", "path", "size")
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, must_exist: bool = False) -> None:
         self.path = path
-        number = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        creates = 0 if must_exist else os.O_CREAT
+        number = os.open(path, os.O_RDWR | creates | os.O_CLOEXEC, 0o644)
         self._descriptor: _Descriptor | None = _Descriptor(number)
         self.size = os.fstat(number).st_size
         self._sync_turn = threading.Lock()
@@ -296,6 +308,13 @@ class RealDisk:
     def open(self, path: Path) -> DiskFile:
         with _refused(path):
             return RealFile(path)
+
+    def open_existing(self, path: Path) -> DiskFile:
+        with _refused(path):
+            try:
+                return RealFile(path, must_exist=True)
+            except FileNotFoundError as error:
+                raise FileGone(path=path) from error
 
     def names(self, directory: Path) -> list[str]:
         return os.listdir(directory)

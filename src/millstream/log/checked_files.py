@@ -24,9 +24,12 @@ CHECKED_SUFFIX = ".checked"
 
 def save_checked(disk: Disk, path: Path, content: bytes) -> None:
     """Replace the file and its copy: after a crash `load_checked` gives the old or the new one."""
-    crc = crc32c(content).to_bytes(CRC_BYTES, "big")
-    replace_file(disk, _copy_of(path), crc + content)
+    replace_file(disk, _copy_of(path), checked_copy(content))
     replace_file(disk, path, content)
+
+
+def checked_copy(content: bytes) -> bytes:
+    return crc32c(content).to_bytes(CRC_BYTES, "big") + content
 
 
 def load_checked(disk: Disk, path: Path) -> bytes | None:

@@ -17,6 +17,12 @@ class LogConfig:
     retention_ms: int = 7 * 24 * 3600 * 1000
     retention_bytes: int = UNLIMITED
     deletes_old_segments: bool = True
+    # Old values of a key are removed (compaction.py); such a log takes no record without a key.
+    is_compacted: bool = False
+    dirty_ratio_min: float = 0.5
+    compaction_lag_min_ms: int = 0
+    compaction_lag_max_ms: int = INT64_MAX
+    delete_retention_ms: int = 24 * 3600 * 1000
     message_bytes_max: int = 1_048_588
     is_log_append_time: bool = False
     timestamp_before_max_ms: int = INT64_MAX

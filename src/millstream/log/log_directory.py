@@ -5,6 +5,7 @@
     .kafka_cleanshutdown                there if the last owner closed everything
     recovery-point-offset-checkpoint    per partition: what is known to be synced
     log-start-offset-checkpoint         per partition: first offset, where records were deleted
+    cleaner-offset-checkpoint           per partition: up to where it was compacted
     *.checked                           a second copy of these, with a checksum (checked_files.py)
     reserve                             space that is freed when the disk is full
     <topic>-<partition>/                one partition log each, in Kafka's layout
@@ -45,6 +46,7 @@ LOCK_FILE = "millstream.lock"
 CLEAN_FILE = ".kafka_cleanshutdown"
 RECOVERY_POINTS_FILE = "recovery-point-offset-checkpoint"
 START_OFFSETS_FILE = "log-start-offset-checkpoint"
+CLEANED_OFFSETS_FILE = "cleaner-offset-checkpoint"
 PARTITION_METADATA_FILE = "partition.metadata"
 RESERVE_FILE = "reserve"
 RESERVE_BYTES = 1 << 20
@@ -100,6 +102,7 @@ class LogDirectory:
             self.must_recover = not self._was_closed_cleanly and bool(self.partitions_on_disk())
             self._start_offsets = self._load_offsets(START_OFFSETS_FILE)
             self._synced_offsets = self._load_offsets(RECOVERY_POINTS_FILE)
+            self._cleaned_offsets = self._load_offsets(CLEANED_OFFSETS_FILE)
             self._remove_deleted_directories()
         except BaseException:
             self._lock.release()
@@ -235,6 +238,7 @@ class LogDirectory:
         for name, offsets in (
             (START_OFFSETS_FILE, self._start_offsets),
             (RECOVERY_POINTS_FILE, self._synced_offsets),
+            (CLEANED_OFFSETS_FILE, self._cleaned_offsets),
         ):
             doomed = [key for key in offsets if key[0] == topic and key not in self.logs]
             for key in doomed:
@@ -298,6 +302,14 @@ class LogDirectory:
         if synced != self._synced_offsets:
             self._synced_offsets = synced
             self._save_offsets(RECOVERY_POINTS_FILE, synced)
+
+    def cleaned_offset(self, partition: Partition) -> int:
+        """Up to where a log was compacted, as far as is known."""
+        return self._cleaned_offsets.get(partition, 0)
+
+    def save_cleaned_offset(self, partition: Partition, offset: int) -> None:
+        self._cleaned_offsets[partition] = offset
+        self._save_offsets(CLEANED_OFFSETS_FILE, self._cleaned_offsets)
 
     def _load_offsets(self, name: str) -> dict[Partition, int]:
         content = load_checked(self.disk, self.path / name)

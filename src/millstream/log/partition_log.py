@@ -7,7 +7,7 @@ runs threads nor waits: a caller takes a `SyncJob`, runs it wherever it likes, a
 
 import contextlib
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -15,6 +15,8 @@ from typing import NamedTuple
 from millstream.base.disk import Disk, DiskFailed, DiskFile, DiskFull
 from millstream.base.errors import MillstreamError, Rejected, Retryable
 from millstream.base.offsets import OffsetRange
+from millstream.log.compaction_filter import check_keys
+from millstream.log.compaction_swap import Swap
 from millstream.log.config import LogConfig
 from millstream.log.indexes import TimeMark
 from millstream.log.leader_epochs import LeaderEpochs
@@ -29,12 +31,13 @@ from millstream.log.record_batch import (
     check_produced_batch,
     decode_records,
     encode_marker,
+    has_records,
     read_header,
     read_marker,
     write_append_time,
     write_offset,
 )
-from millstream.log.recovery import open_log, save_epochs
+from millstream.log.recovery import SegmentOpener, open_log, save_epochs
 from millstream.log.retention import expired_count
 from millstream.log.segment import SEGMENT_SUFFIXES, Segment, open_segment, segment_name
 from millstream.log.snapshots import SNAPSHOT_SUFFIX, SnapshotFiles
@@ -108,6 +111,22 @@ class SyncJob:
         self.file.sync()
 
 
+@dataclass(slots=True)
+class SwapJob:
+    """Puts a cleaned segment in the place of others. `run` may block: call it in a thread.
+
+    After an error it can be run again.
+    """
+
+    swap: Swap
+    opener: SegmentOpener
+    segment: Segment | None = None
+
+    def run(self) -> None:
+        self.swap.run()
+        self.segment = self.opener.open_swapped(self.swap.base_offset, self.swap.end_offset)
+
+
 class PartitionLog:
     """Offsets [start_offset, end_offset), of which those below high_watermark are visible.
 
@@ -134,6 +153,7 @@ class PartitionLog:
         self.failure: LogReadOnly | None = None
         self._disk = disk
         self._sync_in_flight = False
+        self._swap: SwapJob | None = None
         self._unsynced_messages = 0
         self.synced_at_ms = now_ms
         self._snapshots = SnapshotFiles(disk, directory)
@@ -179,14 +199,16 @@ class PartitionLog:
         return OffsetRange(start=self.start_offset, end=self.high_watermark)
 
     @property
+    def closed_segments(self) -> Sequence[Segment]:
+        return self._segments[:-1]
+
+    @property
     def _active(self) -> Segment:
         return self._segments[-1]
 
     # --- append -------------------------------------------------------------------------------
 
-    def append(
-        self, batch: memoryview, *, now_ms: int, in_transaction: bool = False
-    ) -> Appended:
+    def append(self, batch: memoryview, *, now_ms: int, in_transaction: bool = False) -> Appended:
         """Check one batch, give it its offset, and write it. `batch` is changed in place.
 
         A batch that its producer sent before is not written again: its first place is returned.
@@ -204,6 +226,8 @@ class PartitionLog:
         header = check_produced_batch(batch)
         if header.attributes & TRANSACTIONAL and not in_transaction:
             raise InvalidBatch("it is part of a transaction, and its request names none")
+        if self.config.is_compacted:
+            check_keys(header, batch)
         stored = self.producers.check(header)
         if stored is not None:
             return Appended(
@@ -429,15 +453,18 @@ class PartitionLog:
         visible_end = self.high_watermark
         if offset >= visible_end or (end_offset is not None and offset >= end_offset):
             return memoryview(b"")
-        segments = self._segments
+        segments, empty = self._segments, memoryview(b"")
         if offset < segments[0].base_offset:  # dropped just now
             raise OffsetOutOfRange(partition=self.name, offset=offset, available=self.available)
         for segment in segments[segment_number(segments, offset) :]:
             span = segment.read(offset, bytes_max=bytes_max, must_not_block=must_not_block)
+            if span and segment is not segments[-1] and not has_records(span):
+                empty = span  # what compaction left; a client makes more of what comes behind it
+                continue
             if span:
                 is_cut = end_offset is not None and end_offset < visible_end
                 return _before(end_offset, span) if is_cut else span
-        return memoryview(b"")
+        return empty
 
     def aborted_in(self, start: int, end: int) -> list[AbortedTransaction]:
         """The aborted transactions with records in the offsets [start, end)."""
@@ -469,18 +496,22 @@ class PartitionLog:
             raise OffsetOutOfRange(partition=self.name, offset=offset, available=self.available)
         self.start_offset = offset
         self._settle_transactions()
-        count = sum(1 for s in self._segments[:-1] if s.end_offset <= offset)
+        self._drop_hidden()
+
+    def _drop_hidden(self) -> None:
+        """Drop the segments below the start; one that is being swapped has to wait."""
+        swapped_from = self._swap.swap.base_offset if self._swap else self.end_offset
+        hidden_end = min(self.start_offset, swapped_from)
+        count = sum(1 for s in self._segments[:-1] if s.end_offset <= hidden_end)
         self._drop_segments(count, must_keep_order=False)
 
     def apply_retention(self, *, now_ms: int) -> int:
         """Drop segments past retention, whole ones only; returns how many went."""
-        if self.failure is not None:
+        if self.failure is not None or self._swap is not None:
             return 0
-        active = self._active
-        if active.size_bytes and self._is_too_old(active, now_ms):
-            # A full disk has no room for a new segment, but the old ones can still go.
-            with contextlib.suppress(DiskFull):
-                self.roll(now_ms=now_ms)
+        # A full disk has no room for a new segment, but the old ones can still go.
+        with contextlib.suppress(DiskFull):
+            self.roll_if_old(now_ms=now_ms)
         # The last one stays: it may hold records that are not visible yet.
         expired = expired_count(self._segments, self.config, now_ms=now_ms)
         count = min(expired, len(self._segments) - 1)
@@ -489,6 +520,12 @@ class PartitionLog:
             self._settle_transactions()
             self._drop_segments(count, must_keep_order=True)
         return count
+
+    def roll_if_old(self, *, now_ms: int) -> None:
+        """Only what is in a closed segment can be deleted or compacted."""
+        active = self._active
+        if active.size_bytes and self._is_too_old(active, now_ms):
+            self.roll(now_ms=now_ms)
 
     def _is_too_old(self, active: Segment, now_ms: int) -> bool:
         return (
@@ -516,6 +553,34 @@ class PartitionLog:
     def _remove_if_there(self, path: Path) -> None:
         if self._disk.exists(path):
             self._disk.remove(path)
+
+    # --- compaction ---------------------------------------------------------------------------
+
+    def begin_swap(self, base_offset: int, end_offset: int, *, now_ms: int) -> SwapJob | None:
+        """The exchange of the segments with these offsets for a cleaned one.
+
+        None if they are not there any more, or not all of them.
+        """
+        closed = self._segments[:-1]
+        starts = {segment.base_offset for segment in closed}
+        ends = {segment.end_offset for segment in closed}
+        if self.failure is not None or base_offset not in starts or end_offset not in ends:
+            return None
+        assert self._swap is None, "one swap at a time"
+        opener = SegmentOpener(self._disk, self.directory, self.config, self.epochs, now_ms)
+        swap = Swap(self._disk, self.directory, base_offset, end_offset)
+        self._swap = SwapJob(swap, opener)
+        return self._swap
+
+    def complete_swap(self, job: SwapJob) -> None:
+        """The job ran: from now on the cleaned segment is read. Readers of the others go on."""
+        assert job.segment is not None, "run it first"
+        swap = job.swap
+        before = [one for one in self._segments if one.end_offset <= swap.base_offset]
+        behind = [one for one in self._segments if one.base_offset >= swap.end_offset]
+        self._segments = [*before, job.segment, *behind]
+        self._swap = None
+        self._drop_hidden()
 
     # --- close and delete ---------------------------------------------------------------------
 

@@ -25,7 +25,8 @@ from millstream.base.record import Header, Record
 #   leader_epoch       int32    epoch of the log's owner at append
 #   magic              int8     2
 #   crc                uint32   CRC-32C from `attributes` to the end
-#   attributes         int16    bits 0-2 codec, 3 log-append time, 4 transactional, 5 control
+#   attributes         int16    bits 0-2 codec, 3 log-append time, 4 transactional, 5 control,
+#                               6 delete horizon: it stands in base_timestamp (KIP-534)
 #   last_offset_delta  int32    offset of the last record minus base_offset
 #   base_timestamp     int64    ms; records hold differences to it
 #   max_timestamp      int64    ms
@@ -59,6 +60,7 @@ CODEC_MASK = 0b111
 LOG_APPEND_TIME = 1 << 3
 TRANSACTIONAL = 1 << 4
 CONTROL = 1 << 5
+DELETE_HORIZON = 1 << 6
 
 # A few kilobytes can decompress to gigabytes. What does not fit here counts as corrupt.
 DECOMPRESSED_BYTES_MAX = 128 << 20
@@ -189,6 +191,17 @@ def check_produced_batch(data: Bytes) -> BatchHeader:
         if header.producer_epoch < 0:
             raise InvalidBatch(f"producer id {header.producer_id} without an epoch")
     return header
+
+
+def has_records(span: memoryview) -> bool:
+    """Whether any of these whole batches holds a record; compaction leaves some without."""
+    position = 0
+    while position < len(span):
+        header = read_header(span, position)
+        if header.record_count:
+            return True
+        position += header.size_bytes
+    return False
 
 
 def write_offset(
@@ -407,10 +420,17 @@ def compress(codec: int, payload: Bytes) -> Bytes:
         case Codec.SNAPPY:
             return bytes(cramjam.snappy.compress_raw(payload))
         case Codec.LZ4:
-            return bytes(cramjam.lz4.compress(payload))
+            return _compress_lz4(payload)
         case Codec.ZSTD:
             return bytes(cramjam.zstd.compress(payload))
     raise CorruptBatch(f"unknown compression codec {codec}")
+
+
+def _compress_lz4(payload: Bytes) -> bytes:
+    """One frame of independent blocks: Java's reader refuses blocks that need the one before."""
+    compressor = cramjam.lz4.Compressor(content_checksum=False, block_linked=False)
+    compressor.compress(bytes(payload))
+    return bytes(compressor.finish())
 
 
 def decompress(codec: int, payload: memoryview) -> Bytes:

@@ -17,6 +17,7 @@ from millstream.base.disk import Disk, DiskFull
 from millstream.base.errors import Corrupt
 from millstream.log.batch_walk import BrokenAt, Walk
 from millstream.log.checked_files import load_checked, save_checked
+from millstream.log.compaction_swap import recover_swaps
 from millstream.log.config import INT64_MAX, LogConfig
 from millstream.log.leader_epochs import LeaderEpochs
 from millstream.log.producer_state import ProducerStates
@@ -36,7 +37,7 @@ from millstream.log.segment import (
     segment_name,
 )
 from millstream.log.snapshots import SnapshotFiles
-from millstream.log.transaction_index import BadTransactionIndex, load_aborted
+from millstream.log.transaction_index import BadTransactionIndex, load_aborted, save_aborted
 
 logger = logging.getLogger(__name__)
 
@@ -68,7 +69,7 @@ def open_log(
     """Everything that a PartitionLog holds, as found on disk; an empty directory starts a log."""
     epochs = LeaderEpochs()
     are_known = load_epochs(disk, directory, epochs)
-    segments = _Opener(disk, directory, config, epochs, now_ms).open_segments(start_offset)
+    segments = SegmentOpener(disk, directory, config, epochs, now_ms).open_segments(start_offset)
     active = segments[-1]
     if not (was_closed_cleanly and is_as_closed(active)):
         if active.size_bytes > SLOW_RECOVERY_BYTES:
@@ -86,11 +87,16 @@ def open_log(
     active.created_ms = _age_start(active, now_ms)
     are_aborted_known = _load_aborted(disk, segments)
     producers = load_producers(snapshots, segments, from_start=not are_aborted_known)
+    if not are_aborted_known:
+        for segment in segments:
+            save_aborted(disk, segment.log.path, segment.aborted)
     return OpenedLog(segments, producers, epochs)
 
 
 @dataclass(frozen=True, slots=True)
-class _Opener:
+class SegmentOpener:
+    """Opens the segments of one partition."""
+
     disk: Disk
     directory: Path
     config: LogConfig
@@ -98,6 +104,7 @@ class _Opener:
     now_ms: int
 
     def open_segments(self, start_offset: int) -> list[Segment]:
+        recover_swaps(self.disk, self.directory)
         names = set(self.disk.names(self.directory))
         bases = sorted(int(match[1]) for name in names if (match := SEGMENT_FILE.fullmatch(name)))
         self._remove_orphans(names)
@@ -121,6 +128,12 @@ class _Opener:
             created_ms=self.now_ms,
             is_active=is_active,
         )
+
+    def open_swapped(self, base: int, end_offset: int) -> Segment:
+        """A segment that was cleaned just now, and has its names."""
+        segment = self._open_closed(base, end_offset, set(self.disk.names(self.directory)))
+        segment.aborted = load_aborted(self.disk, segment.log.path)
+        return segment
 
     def _open_closed(self, base: int, next_base: int, names: set[str]) -> Segment:
         name = segment_name(base)
@@ -259,7 +272,6 @@ def _load_aborted(disk: Disk, segments: list[Segment]) -> bool:
             segment.aborted = load_aborted(disk, segment.log.path)
         except BadTransactionIndex as error:
             logger.error("%s: damaged transaction index (%s); rebuilt", segment.log.path, error)
-            segment.must_save_indexes = True
             return False
     return True
 

@@ -30,6 +30,7 @@ from millstream.log.record_batch import (
     HEADER_BYTES,
     MAGIC,
     NO_TIMESTAMP,
+    SPAN,
     SPAN_BYTES,
     BatchHeader,
     CorruptBatch,
@@ -127,7 +128,7 @@ class Segment:
     def note(self, position: int, header: BatchHeader) -> None:
         """Take the batch at `position`, which is in the file already, into the indexes."""
         last_offset = header.base_offset + header.last_offset_delta
-        if header.max_timestamp > self.largest.timestamp:
+        if header.max_timestamp > self.largest.timestamp and header.record_count:
             self.largest = TimeMark(header.max_timestamp, last_offset)
         if self._bytes_since_entry > self.index_interval_bytes:
             self.offsets.add(OffsetMark(last_offset, position))
@@ -266,7 +267,8 @@ class Segment:
                 if base >= epoch_end:
                     epoch, epoch_end = self.epochs.run_at(base)
                 if (
-                    base != expected
+                    (base != expected and not self._is_gap(view, expected, base + delta, batch_end))
+                    or base < expected
                     or (its_epoch != epoch and epoch >= 0)
                     or magic != MAGIC
                     or length < BATCH_LENGTH_MIN
@@ -291,6 +293,16 @@ class Segment:
             base, _, _, _, _, _, delta = FRONT.unpack_from(view, last)
             self._hint(base + delta + 1, at + position)
         return position
+
+    def _is_gap(self, view: memoryview, expected: int, last_offset: int, batch_end: int) -> bool:
+        """Whether batches are missing before this one as compaction leaves it (batch_walk.py).
+
+        If the next batch is not in view, `_confirm` looks for it.
+        """
+        if not self.is_closed or batch_end + SPAN_BYTES > len(view):
+            return False
+        next_offset: int = SPAN.unpack_from(view, batch_end)[0]
+        return expected <= last_offset < next_offset
 
     def _confirm(self, position: int, expected: int, read: ReadBytes, end: int) -> None:
         """Raise DamagedSegment unless the batch at `position` is sound after all (a gap)."""
@@ -397,7 +409,9 @@ class Segment:
             return None
         position, header = found
         # Kafka may name any record of the batch, we name the last.
-        is_it = header.base_offset <= mark.offset and header.max_timestamp == mark.timestamp
+        newest_ms = header.max_timestamp if header.record_count else NO_TIMESTAMP
+        is_there = header.base_offset <= mark.offset or mark.timestamp == NO_TIMESTAMP
+        is_it = is_there and newest_ms == mark.timestamp
         return (position, header.base_offset) if is_it else None
 
     def has_largest(self, mark: TimeMark) -> bool:
