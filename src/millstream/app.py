@@ -38,6 +38,9 @@ def broker_config(settings: BrokerSettings) -> BrokerConfig:
         retention_ms=settings.retention_ms,
         retention_bytes=settings.retention_bytes,
         retention_check_interval_ms=settings.retention_check_interval_ms,
+        compaction_check_interval_ms=settings.compaction_check_interval_ms,
+        compaction_map_bytes=settings.compaction_map_bytes,
+        compaction_bytes_per_second=settings.compaction_bytes_per_second,
         message_bytes_max=settings.message_bytes_max,
         frame_bytes_max=settings.frame_bytes_max,
         connections_max=settings.connections_max,
@@ -46,6 +49,8 @@ def broker_config(settings: BrokerSettings) -> BrokerConfig:
         unsynced_bytes_max=settings.unsynced_bytes_max,
         offsets_retention_ms=settings.offsets_retention_ms,
         group_initial_rebalance_delay_ms=settings.group_initial_rebalance_delay_ms,
+        group_consumer_session_timeout_ms=settings.group_consumer_session_timeout_ms,
+        group_consumer_heartbeat_interval_ms=settings.group_consumer_heartbeat_interval_ms,
     )
 
 

@@ -294,6 +294,21 @@ class BrokerSettings:
         duration(at_least=100, at_most=HOUR_MS),
         "How often old segments, offsets and groups are looked for.",
     )
+    compaction_check_interval_ms: int = setting(
+        15 * SECOND_MS,
+        duration(at_least=100, at_most=HOUR_MS),
+        "How often compacted topics are looked at, whether one is worth cleaning.",
+    )
+    compaction_map_bytes: int = setting(
+        128 * MIB,
+        size(at_least=MIB),
+        "Memory for the keys of one cleaning, about 200 bytes each; more keys take several.",
+    )
+    compaction_bytes_per_second: int = setting(
+        -1,
+        size(at_least=KIB, unlimited=True),
+        "How much cleaning reads and writes in a second, at most.",
+    )
     message_bytes_max: int = setting(
         MIB + 12,  # Kafka's default: 1 MiB of records and the 12 bytes before them in a batch
         size(at_least=KIB, at_most=INT32_MAX),
@@ -335,6 +350,16 @@ class BrokerSettings:
         duration(at_most=5 * MINUTE_MS),
         "How long an empty group waits for more members before its first assignment. Kafka waits "
         "3s, for fleets that start together; here a lone consumer starts at once.",
+    )
+    group_consumer_session_timeout_ms: int = setting(
+        45_000,
+        duration(at_least=1_000, at_most=30 * MINUTE_MS),
+        "After which silence a member of a consumer group (group.protocol=consumer) is out.",
+    )
+    group_consumer_heartbeat_interval_ms: int = setting(
+        5_000,
+        duration(at_least=100, at_most=MINUTE_MS),
+        "How often such members are told to heartbeat. A shorter one notices changes sooner.",
     )
     log_level: str = setting(
         "info",

@@ -30,9 +30,14 @@ class BrokerConfig:
     unsynced_bytes_max: int = 256 << 20
     offsets_retention_ms: int = 7 * DAY_MS
     group_initial_rebalance_delay_ms: int = 0
+    group_consumer_session_timeout_ms: int = 45_000
+    group_consumer_heartbeat_interval_ms: int = 5_000
     transaction_timeout_ms_max: int = 900_000
     housekeeping_interval_ms: int = 1_000
     retention_check_interval_ms: int = 300_000
+    compaction_check_interval_ms: int = 15_000
+    compaction_map_bytes: int = 128 << 20
+    compaction_bytes_per_second: int = -1
 
     @property
     def flush_messages(self) -> int:

@@ -1,8 +1,9 @@
-"""Configuration as clients see it: entries of a topic or of this broker, and changes to them."""
+"""Configuration as clients see it: entries of a topic, a group or this broker, and changes."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from millstream.broker.group_configs import GROUP_CONFIGS
 from millstream.broker.node import Node
 from millstream.broker.topic_config import (
     TOPIC_CONFIGS,
@@ -15,12 +16,14 @@ from millstream.broker.topics import OverridesChange
 # Resource types and sources, as the protocol numbers them.
 TOPIC = 2
 BROKER = 4
+GROUP = 32
 ALL_BROKERS = ""  # a broker's name; here it means the same as the one broker
 SOURCE_TOPIC = 1
 SOURCE_DYNAMIC_BROKER = 2
 SOURCE_ALL_BROKERS = 3
 SOURCE_STATIC_BROKER = 4
 SOURCE_DEFAULT = 5
+SOURCE_GROUP = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +42,8 @@ class ConfigEntry:
 def describe(node: Node, resource_type: int, name: str) -> Iterable[ConfigEntry]:
     if resource_type == TOPIC:
         return _describe_topic(node, node.topics.named(name).overrides)
+    if resource_type == GROUP:
+        return _describe_group(node, name)
     if name == ALL_BROKERS:
         return _describe_all_brokers(node)
     _check_broker_name(node, name)
@@ -68,6 +73,26 @@ def _inherited(node: Node, name: str) -> tuple[tuple[str, str, int], ...]:
         value = node.topics.broker_overrides[broker_name]
         found.insert(0, (broker_name, value, SOURCE_DYNAMIC_BROKER))
     return tuple(found)
+
+
+def _describe_group(node: Node, group_id: str) -> Iterable[ConfigEntry]:
+    configs = node.groups.configs
+    defaults = configs.defaults_by_name
+    for name, key in GROUP_CONFIGS.items():
+        synonyms: tuple[tuple[str, str, int], ...] = (
+            (key.broker_name, defaults[name], SOURCE_STATIC_BROKER),
+        )
+        if name in configs.of(group_id):
+            synonyms = ((name, configs.of(group_id)[name], SOURCE_GROUP), *synonyms)
+        _, value, source = synonyms[0]
+        yield ConfigEntry(
+            name=name,
+            value=value,
+            source=source,
+            type=ConfigType.INT,
+            help=key.help,
+            synonyms=synonyms,
+        )
 
 
 def _describe_all_brokers(node: Node) -> Iterable[ConfigEntry]:
@@ -122,6 +147,25 @@ def _describe_broker(node: Node) -> Iterable[ConfigEntry]:
             ConfigType.INT,
             "how long a new group waits for more members",
         ),
+        (
+            "group.consumer.session.timeout.ms",
+            config.group_consumer_session_timeout_ms,
+            ConfigType.INT,
+            "after which silence a member of a consumer group is out",
+        ),
+        (
+            "group.consumer.heartbeat.interval.ms",
+            config.group_consumer_heartbeat_interval_ms,
+            ConfigType.INT,
+            "how often members of consumer groups are told to heartbeat",
+        ),
+        ("group.consumer.assignors", "uniform,range", ConfigType.LIST, "the first is the default"),
+        (
+            "group.consumer.migration.policy",
+            "bidirectional",
+            ConfigType.STRING,
+            "groups change their protocol with their members",
+        ),
         ("socket.request.max.bytes", config.frame_bytes_max, ConfigType.INT, "largest request"),
         ("max.connections", config.connections_max, ConfigType.INT, "connections at one time"),
         ("log.dirs", str(node.directory.path), ConfigType.STRING, "where the data is"),
@@ -148,6 +192,12 @@ async def change(
             topics.changed_overrides(topic, change_of)
         else:
             await topics.change_config(topic, change_of)
+        return
+    if resource_type == GROUP:
+        if validate_only:
+            node.groups.configs.changed(name, change_of)
+        else:
+            await node.groups.change_config(name, change_of)
         return
     if resource_type != BROKER:
         reason = f"configs of resource type {resource_type} are not kept"

@@ -7,24 +7,29 @@ group where it was.
 
 import asyncio
 import logging
-import uuid
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
 from millstream.base.clock import Clock
 from millstream.base.errors import MillstreamError
 from millstream.base.record import Record
+from millstream.broker.coordinated_group import CoordinatedGroup
 from millstream.broker.durable_state import Change, DurableState
+from millstream.broker.group_configs import GroupConfigs
 from millstream.broker.groups.classic_group import ClassicGroup
-from millstream.broker.groups.classic_offset_rules import expiry_rule
-from millstream.broker.groups.group_messages import Reply
-from millstream.broker.groups.group_metadata import GroupMetadata
-from millstream.broker.groups.group_offsets import CommittedOffset, GroupOffsets, TopicPartition
+from millstream.broker.groups.consumer_admission import check_heartbeat, refuse
+from millstream.broker.groups.consumer_group import ConsumerGroup
+from millstream.broker.groups.consumer_member import JOINING_EPOCH
+from millstream.broker.groups.consumer_messages import ConsumerHeartbeat
+from millstream.broker.groups.consumer_records import fact_key, read_fact
+from millstream.broker.groups.consumer_state import ASSIGNORS
+from millstream.broker.groups.conversion import to_classic_group, to_consumer_group
+from millstream.broker.groups.group_messages import ReplyTo
+from millstream.broker.groups.group_offsets import CommittedOffset, TopicPartition
 from millstream.broker.groups.group_records import (
+    changes_of,
     group_key,
-    group_value,
     offset_key,
     offset_value,
     read_group_value,
@@ -32,42 +37,17 @@ from millstream.broker.groups.group_records import (
     read_offset_value,
 )
 from millstream.broker.groups.group_state import GroupLimits, GroupState
-from millstream.broker.groups.outcome import Outbox, Outcome, Replies
+from millstream.broker.groups.offset_rules import expiry_rule
+from millstream.broker.groups.outcome import AnyReply, Outcome, Replies
+from millstream.broker.groups.stored_facts import Fact, FactKey
 from millstream.broker.kafka_errors import coordinator_error_code
+from millstream.broker.new_groups import NewGroups
+from millstream.broker.topics import OverridesChange, Topics
 from millstream.broker.transactions.transaction import Identity
 from millstream.broker.wire import ErrorCode
 from millstream.log.record_batch import Marker
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(slots=True)
-class CoordinatedGroup:
-    """A group, how far it has read, and the answers that wait for the disk."""
-
-    members: ClassicGroup
-    offsets: GroupOffsets = field(default_factory=GroupOffsets)
-    outbox: Outbox = field(default_factory=Outbox)
-    timer: asyncio.TimerHandle | None = None
-    # Offsets on their way to the disk: whoever deletes offsets must not miss them.
-    committing: Counter[TopicPartition] = field(default_factory=Counter)
-    last_store: "asyncio.Future[None] | None" = None  # of its metadata, until that is synced
-
-    @property
-    def partitions(self) -> list[TopicPartition]:
-        """Every partition of which an offset is stored, or will be in a moment."""
-        return sorted({where for where, _ in self.offsets} | self.committing.keys())
-
-    @property
-    def is_removable(self) -> bool:
-        """Nothing would be lost: no member, no offset, no id that was given out."""
-        return (
-            self.members.state is GroupState.EMPTY
-            and not self.members.roster.pending
-            and not len(self.offsets)
-            and not self.offsets.has_held
-            and not self.committing
-        )
 
 
 class GroupCoordinator:
@@ -77,20 +57,23 @@ class GroupCoordinator:
         self,
         state: DurableState,
         *,
+        topics: Topics,
         limits: GroupLimits,
+        configs: GroupConfigs,
         offsets_retention_ms: int,
         now_ms: Clock,
     ) -> None:
         self.partition = state.partition
         self._state = state
-        self._limits = limits
+        self.configs = configs
+        self._new = NewGroups(topics, limits=limits, configs=configs, now_ms=self.now_ms)
         self._offsets_retention_ms = offsets_retention_ms
         self._loop = asyncio.get_running_loop()
         # Deadlines follow a clock that never jumps; what is stored is near the wall clock's time.
         self._wall_ms = now_ms
         self._started_ms = now_ms() - int(self._loop.time() * 1000)
         self._groups: dict[str, CoordinatedGroup] = {}
-        # Offsets that open transactions hold for deleted topics, by producer id: their keys.
+        # What open transactions hold of deleted topics and groups, by producer id: their keys.
         self._doomed: dict[int, list[bytes]] = {}
         self._load()
 
@@ -108,27 +91,29 @@ class GroupCoordinator:
     def find_or_create(self, group_id: str) -> CoordinatedGroup:
         group = self._groups.get(group_id)
         if group is None:
-            members = ClassicGroup(
-                group_id, limits=self._limits, new_suffix=_new_suffix, now_ms=self.now_ms()
-            )
-            group = self._groups[group_id] = CoordinatedGroup(members)
+            group = self._groups[group_id] = CoordinatedGroup(self._new.classic(group_id))
         return group
 
     # --- members ------------------------------------------------------------------------------
 
     def run(self, group: CoordinatedGroup, outcome: Outcome) -> None:
         """Make an outcome durable, then deliver it; and wake up for what the group waits for."""
+        outcome = group.with_unstored(outcome)
         replies = group.outbox.push(outcome)
-        if outcome.metadata is not None:
-            self._store(group, outcome.metadata)
+        if outcome.must_persist:
+            self._store(group, outcome)
         _deliver(replies)
+        if isinstance(group.members, ConsumerGroup) and group.members.must_become_classic:
+            self._convert_to_classic(group, group.members)
         self._set_timer(group)
 
-    def _store(self, group: CoordinatedGroup, metadata: GroupMetadata) -> None:
+    def _store(self, group: CoordinatedGroup, outcome: Outcome) -> None:
+        now_ms = self._wall_ms()
         try:
-            change = (group_key(group.members.group_id), group_value(metadata))
-            stored = self._state.put([change], now_ms=self._wall_ms())
+            changes = changes_of(group.members.group_id, outcome, now_ms=now_ms)
+            stored = self._state.put(changes, now_ms=now_ms)
         except MillstreamError as error:
+            group.unstored |= dict(outcome.facts)
             if group.last_store is None:
                 self._not_stored(group, error)
             else:  # the outbox hears of them in order: first of those that are still under way
@@ -150,7 +135,9 @@ class GroupCoordinator:
     def _not_stored(self, group: CoordinatedGroup, error: MillstreamError) -> None:
         logger.error("group %s: its state could not be stored: %s", group.members.group_id, error)
         _deliver(group.outbox.failed(coordinator_error_code(error)))
-        self.run(group, group.members.persist_failed(now_ms=self.now_ms()))
+        outcome = group.members.persist_failed(now_ms=self.now_ms())
+        if outcome != Outcome():  # else what is unstored would be tried again and again
+            self.run(group, outcome)
 
     def _set_timer(self, group: CoordinatedGroup) -> None:
         if group.timer is not None:
@@ -164,6 +151,78 @@ class GroupCoordinator:
     def _tick(self, group: CoordinatedGroup) -> None:
         group.timer = None
         self.run(group, group.members.tick(self.now_ms()))
+
+    # --- kinds of groups ------------------------------------------------------------------------
+
+    def consumer_heartbeat(
+        self, group_id: str, request: ConsumerHeartbeat, reply_to: ReplyTo
+    ) -> None:
+        """ConsumerGroupHeartbeat: a join makes the group, or makes a consumer group of it."""
+        refusal = check_heartbeat(request, ASSIGNORS)
+        is_join = request.epoch == JOINING_EPOCH
+        group = self._groups.get(group_id)
+        if refusal is not None:
+            _deliver(((reply_to, refusal),))
+        elif group is not None and isinstance(group.members, ConsumerGroup):
+            self._hear(group, group.members, request, reply_to)
+        elif not is_join:
+            message = f"there is no consumer group {group_id}"
+            _deliver(((reply_to, refuse(ErrorCode.GROUP_ID_NOT_FOUND, message)),))
+        elif group is None:
+            members = self._new.consumer(group_id)
+            group = self._groups[group_id] = CoordinatedGroup(members)
+            self._hear(group, members, request, reply_to)
+        else:
+            self._convert_to_consumer(group, request, reply_to)
+
+    def _hear(
+        self,
+        group: CoordinatedGroup,
+        members: ConsumerGroup,
+        request: ConsumerHeartbeat,
+        reply_to: ReplyTo,
+    ) -> None:
+        now_ms = self.now_ms()
+        self.run(group, members.consumer_heartbeat(request, reply_to=reply_to, now_ms=now_ms))
+
+    def _convert_to_consumer(
+        self, group: CoordinatedGroup, join: ConsumerHeartbeat, reply_to: ReplyTo
+    ) -> None:
+        old = group.members
+        assert isinstance(old, ClassicGroup)
+        new = self._new.consumer(old.group_id)
+        outcome = to_consumer_group(old, new, join, reply_to=reply_to, now_ms=self.now_ms())
+        if outcome.must_persist:
+            logger.info("group %s goes on as a consumer group", old.group_id)
+            group.members = new
+        self.run(group, outcome)
+
+    def find_for_join(self, group_id: str) -> CoordinatedGroup:
+        """JoinGroup: a consumer group without members is a classic group's name, too."""
+        group = self.find_or_create(group_id)
+        if isinstance(group.members, ConsumerGroup) and group.members.is_vacant:
+            self._convert_to_classic(group, group.members)
+        return group
+
+    def _convert_to_classic(self, group: CoordinatedGroup, old: ConsumerGroup) -> None:
+        logger.info("group %s goes on as a classic group", old.group_id)
+        new = self._new.classic(old.group_id)
+        group.members = new
+        self.run(group, to_classic_group(old, new, now_ms=self.now_ms()))
+
+    async def change_config(self, group_id: str, change: OverridesChange) -> None:
+        """Change what is set for one group; returns when that is durable."""
+        await self.configs.change(group_id, change)
+        group = self._groups.get(group_id)
+        if group is not None and isinstance(group.members, ConsumerGroup):
+            group.members.limits = self.configs.limits_of(group_id)
+
+    def follow_topic(self, name: str) -> None:
+        """The topic came, went or grew: groups that read it assign anew."""
+        self._new.follow_topic(name)
+        for group in tuple(self):
+            if isinstance(group.members, ConsumerGroup):
+                self.run(group, group.members.topic_changed(name))
 
     # --- offsets ------------------------------------------------------------------------------
 
@@ -228,11 +287,14 @@ class GroupCoordinator:
 
     async def delete(self, group: CoordinatedGroup) -> ErrorCode:
         """Remove a group without members, with all that it has stored."""
-        if group.members.state is not GroupState.EMPTY:
+        members, group_id = group.members, group.members.group_id
+        if members.state is not GroupState.EMPTY:
             return ErrorCode.NON_EMPTY_GROUP
-        group_id = group.members.group_id
         keys = [group_key(group_id), *(offset_key(group_id, where) for where in group.partitions)]
+        if isinstance(members, ConsumerGroup):
+            keys += [fact_key(group_id, key) for key in members.book.fact_keys()]
         removed = self._remove(keys)  # raises before anything has changed, if it must
+        self._doom_held(group)
         group.members.delete()
         if group.timer is not None:
             group.timer.cancel()
@@ -252,12 +314,16 @@ class GroupCoordinator:
     async def forget_topic(self, topic: str) -> None:
         """The topic is gone: so is how far anyone had read it, also in open transactions."""
         for group in self:
-            for producer_id, where in group.offsets.drop_held(topic):
-                key = offset_key(group.members.group_id, where)
-                self._doomed.setdefault(producer_id, []).append(key)
+            self._doom_held(group, topic)
         await self.delete_offsets(
             [(group, where) for group in self for where in group.partitions if where.topic == topic]
         )
+
+    def _doom_held(self, group: CoordinatedGroup, topic: str | None = None) -> None:
+        """What open transactions hold of the group goes when they end, however that is."""
+        for producer_id, where in group.offsets.drop_held(topic):
+            key = offset_key(group.members.group_id, where)
+            self._doomed.setdefault(producer_id, []).append(key)
 
     async def expire(self) -> None:
         """Drop offsets past their retention, and groups of which nothing is left."""
@@ -282,32 +348,38 @@ class GroupCoordinator:
         self._state.rewrite_if_worth_it(now_ms=self._wall_ms())
 
     def _load(self) -> None:
+        facts: dict[str, dict[FactKey, Fact]] = {}
         for key, value in self._state:
-            group_id, where = read_key(key)
+            group_id, what = read_key(key)
             group = self.find_or_create(group_id)
-            if where is None:
+            if isinstance(what, TopicPartition):
+                group.offsets.commit(what, read_offset_value(value))
+            elif what is not None:
+                facts.setdefault(group_id, {})[what] = read_fact(what, value)
+            elif isinstance(group.members, ClassicGroup):
                 group.members.restore(read_group_value(value), now_ms=self.now_ms())
-            else:
-                group.offsets.commit(where, read_offset_value(value))
+        for group_id, own in facts.items():
+            self._restore_consumer(group_id, own)
         for producer_id, records in self._state.pending.items():
             for record in records:
                 self._hold(producer_id, record)
         for group in self._groups.values():
             self._set_timer(group)
 
+    def _restore_consumer(self, group_id: str, facts: Mapping[FactKey, Fact]) -> None:
+        members = self._new.consumer(group_id)
+        members.restore(facts, now_ms=self.now_ms())
+        self._groups[group_id].members = members
+
     def _hold(self, producer_id: int, record: Record) -> None:
         group_id, where = read_key(record.key or b"")
-        if where is not None and record.value is not None:
+        if isinstance(where, TopicPartition) and record.value is not None:
             committed = read_offset_value(record.value)
             self.find_or_create(group_id).offsets.hold(producer_id, where, committed)
-
-
-def _new_suffix() -> str:
-    return str(uuid.uuid4())
 
 
 def _deliver(replies: Replies) -> None:
     """A token is a function that takes the reply to its connection."""
     for reply_to, reply in replies:
-        answer: Callable[[Reply], None] = reply_to  # type: ignore[assignment] # opaque to groups
+        answer: Callable[[AnyReply], None] = reply_to  # type: ignore[assignment] # opaque to groups
         answer(reply)

@@ -99,6 +99,9 @@ def error_code(error: MillstreamError) -> ErrorCode:
 
 
 def error_message(error: MillstreamError) -> str:
-    """What it says. A client's own words in it may be longer than an answer can carry."""
-    text = str(error)
+    return clipped(str(error))
+
+
+def clipped(text: str) -> str:
+    """What is said. A client's own words in it may be longer than an answer can carry."""
     return text if len(text) <= MESSAGE_LENGTH_MAX else f"{text[:MESSAGE_LENGTH_MAX]}..."

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from millstream.base.clock import Clock
+from millstream.broker.compactor import Compactor
 from millstream.broker.config import BrokerConfig
 from millstream.broker.durable_state import DurableState
 from millstream.broker.group_commit import GroupCommit
@@ -33,6 +34,7 @@ class Node:
     commit: GroupCommit
     metadata: DurableState
     topics: Topics
+    compactor: Compactor
     groups: GroupCoordinator
     producer_ids: ProducerIds
     transactions: TransactionCoordinator

@@ -13,12 +13,14 @@ from millstream.base.clock import Clock
 from millstream.base.disk import Disk
 from millstream.base.errors import MillstreamError, Rejected
 from millstream.broker.apis.api_18_api_versions import offered_versions
+from millstream.broker.compactor import Compactor
 from millstream.broker.config import BrokerConfig
 from millstream.broker.connection import Connection
 from millstream.broker.durable_state import DurableState
 from millstream.broker.group_commit import GroupCommit
+from millstream.broker.group_configs import GroupConfigs
 from millstream.broker.group_coordinator import GroupCoordinator
-from millstream.broker.groups.group_state import GroupLimits
+from millstream.broker.groups.group_state import ConsumerGroupLimits, GroupLimits
 from millstream.broker.node import Node
 from millstream.broker.producer_ids import ProducerIds
 from millstream.broker.request_memory import RequestMemory
@@ -77,14 +79,22 @@ def open_node(
 
     metadata = internal(METADATA_TOPIC)
     topics = Topics(directory, metadata, config, now_ms=now_ms)
+    consumer_limits = ConsumerGroupLimits(
+        session_timeout_ms=config.group_consumer_session_timeout_ms,
+        heartbeat_interval_ms=config.group_consumer_heartbeat_interval_ms,
+    )
     groups = GroupCoordinator(
         internal(OFFSETS_TOPIC),
+        topics=topics,
         limits=GroupLimits(initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms),
+        configs=GroupConfigs(metadata, defaults=consumer_limits, now_ms=now_ms),
         offsets_retention_ms=config.offsets_retention_ms,
         now_ms=now_ms,
     )
     topics.show_internal(OFFSETS_TOPIC, groups.partition)
     topics.when_deleted = groups.forget_topic
+    topics.when_changed = groups.follow_topic
+    groups.follow_topic(OFFSETS_TOPIC)
     producer_ids = ProducerIds(metadata, now_ms=now_ms)
     transactions = TransactionCoordinator(
         internal(TRANSACTIONS_TOPIC),
@@ -97,6 +107,8 @@ def open_node(
         now_ms=now_ms,
     )
     topics.show_internal(TRANSACTIONS_TOPIC, transactions.partition)
+    compactor = Compactor(topics, directory, config, now_ms=now_ms)
+    topics.when_closed = compactor.let_go
     directory.keep_reserve()
     return Node(
         config=config,
@@ -104,6 +116,7 @@ def open_node(
         commit=commit,
         metadata=metadata,
         topics=topics,
+        compactor=compactor,
         groups=groups,
         producer_ids=producer_ids,
         transactions=transactions,
@@ -186,6 +199,9 @@ class BrokerServer:
         async def retention() -> None:
             self._apply_retention(node)
 
+        async def compaction() -> None:
+            await node.compactor.clean_all()
+
         async def connections() -> None:
             self.close_idle(node, now_ms=self._now_ms())
 
@@ -205,6 +221,7 @@ class BrokerServer:
             (sync_due, sync_ms),
             (checkpoint, CHECKPOINT_INTERVAL_MS),
             (retention, config.retention_check_interval_ms),
+            (compaction, config.compaction_check_interval_ms),
             (connections, STALLED_MS_MAX // 6),
             (state, config.retention_check_interval_ms),
             (transactions, TRANSACTION_CHECK_INTERVAL_MS),
@@ -270,6 +287,7 @@ class BrokerServer:
             return True
         if self._server is not None:
             self._server.close()
+        await node.compactor.stop()
         for chore in self._chores:
             chore.cancel()
         for connection in tuple(node.connections):

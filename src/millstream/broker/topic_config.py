@@ -76,7 +76,6 @@ def _cleanup_policy(value: str) -> str | None:
 
 _boolean = _one_of("true", "false")
 _NO_EFFECT = "accepted; without effect on a single node"
-_LATER = "stored; acts once the log is compacted"
 _T = ConfigType
 
 
@@ -103,7 +102,7 @@ TOPIC_CONFIGS: Mapping[str, ConfigKey] = dict(
             _T.LIST,
             "delete",
             _cleanup_policy,
-            "delete: old segments go by time and size; compact: they stay",
+            "delete: old segments go by time and size; compact: old values of a key go",
             "log.cleanup.policy",
         ),
         _key(
@@ -209,10 +208,38 @@ TOPIC_CONFIGS: Mapping[str, ConfigKey] = dict(
             _one_of("producer"),
             "batches keep the producer's codec",
         ),
-        _key("min.cleanable.dirty.ratio", _T.DOUBLE, "0.5", _fraction, _LATER),
-        _key("min.compaction.lag.ms", _T.LONG, "0", _number(0), _LATER),
-        _key("max.compaction.lag.ms", _T.LONG, str(INT64_MAX), _number(1), _LATER),
-        _key("delete.retention.ms", _T.LONG, str(_DAY_MS), _number(0), _LATER),
+        _key(
+            "min.cleanable.dirty.ratio",
+            _T.DOUBLE,
+            "0.5",
+            _fraction,
+            "a log is compacted when more than this part of it was not yet",
+            "log.cleaner.min.cleanable.ratio",
+        ),
+        _key(
+            "min.compaction.lag.ms",
+            _T.LONG,
+            "0",
+            _number(0),
+            "records younger than this are not compacted",
+            "log.cleaner.min.compaction.lag.ms",
+        ),
+        _key(
+            "max.compaction.lag.ms",
+            _T.LONG,
+            str(INT64_MAX),
+            _number(1),
+            "records older than this are compacted whatever the ratio",
+            "log.cleaner.max.compaction.lag.ms",
+        ),
+        _key(
+            "delete.retention.ms",
+            _T.LONG,
+            str(_DAY_MS),
+            _number(0),
+            "how long a compacted log still shows that a key was deleted",
+            "log.cleaner.delete.retention.ms",
+        ),
         _key("min.insync.replicas", _T.INT, "1", _number(1, INT32_MAX), _NO_EFFECT),
         _key("unclean.leader.election.enable", _T.BOOLEAN, "false", _boolean, _NO_EFFECT),
         _key("preallocate", _T.BOOLEAN, "false", _boolean, _NO_EFFECT),
@@ -270,14 +297,23 @@ def log_config(overrides: Mapping[str, str], defaults: Mapping[str, str]) -> Log
     def number(name: str) -> int:
         return int(value(name))
 
+    policy = [word.strip() for word in value("cleanup.policy").split(",")]
+    is_compacted = "compact" in policy
+    lag_max_ms = number("max.compaction.lag.ms")
     return LogConfig(
         segment_bytes=number("segment.bytes"),
-        segment_ms=number("segment.ms"),
+        # What is in the growing segment cannot be compacted: it must not grow for longer.
+        segment_ms=min(number("segment.ms"), lag_max_ms) if is_compacted else number("segment.ms"),
         segment_index_bytes=number("segment.index.bytes"),
         index_interval_bytes=number("index.interval.bytes"),
         retention_ms=number("retention.ms"),
         retention_bytes=number("retention.bytes"),
-        deletes_old_segments="delete" in value("cleanup.policy"),
+        deletes_old_segments="delete" in policy,
+        is_compacted=is_compacted,
+        dirty_ratio_min=float(value("min.cleanable.dirty.ratio")),
+        compaction_lag_min_ms=number("min.compaction.lag.ms"),
+        compaction_lag_max_ms=lag_max_ms,
+        delete_retention_ms=number("delete.retention.ms"),
         message_bytes_max=number("max.message.bytes"),
         is_log_append_time=value("message.timestamp.type") == "LogAppendTime",
         timestamp_before_max_ms=number("message.timestamp.before.max.ms"),

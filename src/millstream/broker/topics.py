@@ -126,6 +126,14 @@ async def _nothing_else(name: str) -> None:
     pass
 
 
+async def _nobody_else(topic: "Topic") -> None:
+    pass
+
+
+def _nobody_cares(name: str) -> None:
+    pass
+
+
 @dataclass(slots=True)
 class Topic:
     """One topic. Partitions are only ever added."""
@@ -176,8 +184,12 @@ class Topics:
         self._unfinished: list[str] = []
         # One change at a time: each starts from what the one before it has left.
         self._turn = asyncio.Lock()
+        # Who else uses a topic's files: waited for before they are removed.
+        self.when_closed: Callable[[Topic], Awaitable[None]] = _nobody_else
         # What else must go with a topic, before its name is free again.
         self.when_deleted: Callable[[str], Awaitable[None]] = _nothing_else
+        # Who hands out partitions: told when a topic came, went or grew.
+        self.when_changed: Callable[[str], None] = _nobody_cares
         self._load()
 
     # --- look up ------------------------------------------------------------------------------
@@ -249,6 +261,7 @@ class Topics:
             topic = Topic(name, uuid.uuid4().bytes, dict(overrides))
             await self._grow(topic, partition_count)
             self._show(topic)
+            self.when_changed(name)
         logger.info("topic %s created, partitions: %d", name, partition_count)
         return topic
 
@@ -265,6 +278,7 @@ class Topics:
         async with self._turn:
             self.check_growth(topic, partition_count)
             await self._grow(topic, partition_count)
+            self.when_changed(topic.name)
 
     async def _grow(self, topic: Topic, partition_count: int) -> None:
         """Add partitions up to `partition_count`, durably, or nothing."""
@@ -292,8 +306,10 @@ class Topics:
             await self._put_deletion(topic.name, record)
             self._by_name.pop(topic.name)
             self._by_id.pop(topic.id)
+            self.when_changed(topic.name)
             for partition in topic.partitions:
                 partition.close(UnknownTopic(topic=topic.name))
+            await self.when_closed(topic)
             for number in range(count):
                 self._directory.delete_partition((topic.name, number))
                 await asyncio.sleep(0)  # each takes some file operations: let others go on

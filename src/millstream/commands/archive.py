@@ -82,7 +82,7 @@ def archived(
     ] = False,
     json: Json = False,
 ) -> None:
-    """Show what an archive holds: offsets, records, times and gaps of each partition.
+    """Show what an archive holds, and its gaps.
 
     Needs no broker.
     """

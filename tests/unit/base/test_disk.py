@@ -14,6 +14,7 @@ from millstream.base.disk import (
     IOVEC_MAX,
     DiskFailed,
     DiskFull,
+    FileGone,
     FileLock,
     RealDisk,
     RealFile,
@@ -184,3 +185,12 @@ def test_a_lock_is_held_against_another_process_and_says_by_whom(tmp_path: Path)
     lock.release()
     run = subprocess.run(command, capture_output=True, text=True, check=True)
     assert run.stdout.startswith("True")
+
+
+def test_a_file_that_must_exist_is_never_created(tmp_path: Path) -> None:
+    disk = RealDisk()
+    with pytest.raises(FileGone, match="is gone"):
+        disk.open_existing(tmp_path / "gone")
+    assert not (tmp_path / "gone").exists()
+    (tmp_path / "there").write_bytes(b"content")
+    assert disk.open_existing(tmp_path / "there").read(0, 7) == b"content"

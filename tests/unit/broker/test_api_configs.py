@@ -164,7 +164,7 @@ def test_all_brokers_show_only_what_was_changed(served: ServedNode) -> None:
         (TOPIC, "nothing", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         (BROKER, "2", ErrorCode.INVALID_CONFIG),
         (8, THIS_BROKER, ErrorCode.INVALID_REQUEST),
-        (32, "readers", ErrorCode.INVALID_REQUEST),
+        (16, "readers", ErrorCode.INVALID_REQUEST),
     ],
 )
 def test_what_has_no_configuration_is_refused_with_a_reason(

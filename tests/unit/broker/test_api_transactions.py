@@ -8,6 +8,7 @@ from millstream.base.disk import Disk
 from millstream.broker.topics import TRANSACTIONS_TOPIC
 from millstream.broker.transactions.transaction import Identity
 from millstream.broker.wire import ErrorCode
+from millstream.broker.wire.messages.delete_groups import DeleteGroupsRequest
 from millstream.broker.wire.messages.describe_producers import (
     DescribeProducersRequest,
     TopicRequest,
@@ -285,6 +286,20 @@ def test_a_topic_may_go_while_a_transaction_writes_to_it(served: ServedNode) -> 
     assert producer.commit() == NONE
     assert read_committed(served, "audit") == [b"a"]
     assert committed(served) is None, "how far a deleted topic was read is nothing to the next"
+
+
+def test_a_deleted_group_does_not_come_back_with_a_commit(serve: Serve) -> None:
+    served = serve()
+    served.create()
+    producer = started(served)
+    producer.send("orders", b"a")
+    producer.send_offset("orders", 1)
+    answer = served.ask(DeleteGroupsRequest(groups_names=["readers"]))
+    assert answer.results[0].error_code == NONE
+    assert producer.commit() == NONE
+    assert committed(served) is None
+    served.close()
+    assert committed(serve()) is None
 
 
 def test_what_is_open_is_open_after_a_restart(serve: Serve) -> None:

@@ -3,7 +3,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from millstream.broker.group_coordinator import CoordinatedGroup
+from millstream.broker.coordinated_group import CoordinatedGroup
+from millstream.broker.groups.classic_group import ClassicGroup
 from millstream.broker.groups.group_state import GroupState
 from millstream.broker.topics import OFFSETS_TOPIC
 from millstream.broker.wire import ErrorCode
@@ -172,6 +173,7 @@ def test_an_empty_group_comes_back_empty_with_its_generation(serve: Serve) -> No
     leave(served, me)
     served.crash()
     members = group_of(serve()).members
+    assert isinstance(members, ClassicGroup)
     assert (members.state, members.generation) == (GroupState.EMPTY, me.generation + 1)
 
 

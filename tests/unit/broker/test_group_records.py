@@ -144,7 +144,9 @@ def test_a_group_without_a_protocol_type_comes_back_without_one() -> None:
     assert read_group_value(group_value(bare)) == bare
 
 
-@pytest.mark.parametrize("key", [b"", b"\0", b"\0\1\0\7read", b"\0\2\0\7r", b"\0\3\0\1x"])
+@pytest.mark.parametrize(
+    "key", [b"", b"\0", b"\0\1\0\7read", b"\0\2\0\7r", b"\0\3\0\2x", b"\0\4\0\1x"]
+)
 def test_a_key_that_cannot_be_read_is_reported(key: bytes) -> None:
     with pytest.raises(Corrupt, match="__consumer_offsets: a key"):
         read_key(key)

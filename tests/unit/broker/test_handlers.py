@@ -16,6 +16,8 @@ from millstream.broker.wire.messages import (
     add_partitions_to_txn,
     alter_configs,
     api_versions,
+    consumer_group_describe,
+    consumer_group_heartbeat,
     create_partitions,
     create_topics,
     delete_groups,
@@ -62,8 +64,8 @@ OFFERED: dict[ApiKey, tuple[int, int]] = {
     ApiKey.FETCH: (4, 18),
     ApiKey.LIST_OFFSETS: (1, 10),
     ApiKey.METADATA: (0, 13),
-    ApiKey.OFFSET_COMMIT: (2, 9),
-    ApiKey.OFFSET_FETCH: (1, 9),
+    ApiKey.OFFSET_COMMIT: (2, 10),
+    ApiKey.OFFSET_FETCH: (1, 10),
     ApiKey.FIND_COORDINATOR: (0, 6),
     ApiKey.JOIN_GROUP: (0, 9),
     ApiKey.HEARTBEAT: (0, 4),
@@ -93,6 +95,8 @@ OFFERED: dict[ApiKey, tuple[int, int]] = {
     ApiKey.DESCRIBE_PRODUCERS: (0, 0),
     ApiKey.DESCRIBE_TRANSACTIONS: (0, 0),
     ApiKey.LIST_TRANSACTIONS: (0, 2),
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: (0, 1),
+    ApiKey.CONSUMER_GROUP_DESCRIBE: (0, 1),
     ApiKey.LIST_CONFIG_RESOURCES: (0, 1),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: (0, 0),
 }
@@ -241,11 +245,37 @@ def unknown_id(world: World) -> Message:
     return request if world.version >= 10 else metadata_request(NO_TOPIC)
 
 
+def commit_of(world: World, topic: str) -> Message:
+    """By name, and from version 10 on by id."""
+    request = commit_request(1, group=world.name, topic=topic)
+    topics = world.served.node.topics
+    request.topics[0].topic_id = topics.named(topic).id if topic in topics else b"\x01" * 16
+    return request
+
+
+def join_consumers(world: World, **more: Any) -> Message:
+    return consumer_group_heartbeat.ConsumerGroupHeartbeatRequest(
+        group_id=world.name,
+        member_id="ada",
+        rebalance_timeout_ms=1_000,
+        subscribed_topic_names=["orders"],
+        **more,
+    )
+
+
+def describe_consumers(group: str) -> Message:
+    return consumer_group_describe.ConsumerGroupDescribeRequest(group_ids=[group])
+
+
 def offset_fetch_request(world: World, group: str) -> Message:
     if world.version < 8:
         wanted = offset_fetch.OffsetFetchRequestTopic(name="orders", partition_indexes=[0])
         return offset_fetch.OffsetFetchRequest(group_id=group, topics=[wanted])
-    place = offset_fetch.OffsetFetchRequestTopics(name="orders", partition_indexes=[0])
+    is_known = group != NO_TOPIC
+    topic_id = world.served.node.topics.named("orders").id if is_known else b"\x01" * 16
+    place = offset_fetch.OffsetFetchRequestTopics(
+        name="orders", topic_id=topic_id, partition_indexes=[0]
+    )
     one = offset_fetch.OffsetFetchRequestGroup(group_id=group, topics=[place])
     return offset_fetch.OffsetFetchRequest(groups=[one])
 
@@ -355,7 +385,7 @@ NORMAL: dict[ApiKey, Make] = {
     ApiKey.FETCH: lambda world: fetch_request("orders", world.topic_id),
     ApiKey.LIST_OFFSETS: lambda world: list_offsets_request("orders"),
     ApiKey.METADATA: lambda world: metadata_request("orders"),
-    ApiKey.OFFSET_COMMIT: lambda world: commit_request(1, group=world.name),
+    ApiKey.OFFSET_COMMIT: lambda world: commit_of(world, "orders"),
     ApiKey.OFFSET_FETCH: lambda world: offset_fetch_request(world, "readers"),
     ApiKey.FIND_COORDINATOR: lambda world: find_request("readers", 0),
     ApiKey.JOIN_GROUP: lambda world: join_request(group=world.name, instance_id="desk"),
@@ -386,7 +416,7 @@ NORMAL: dict[ApiKey, Make] = {
     ApiKey.DESCRIBE_LOG_DIRS: lambda world: log_dirs_request("orders"),
     ApiKey.CREATE_PARTITIONS: lambda world: grow_request(world.new_topic(), 2),
     ApiKey.DELETE_GROUPS: lambda world: delete_groups.DeleteGroupsRequest(
-        groups_names=[world.served.ask(commit_request(1, group=world.name)) and world.name]
+        groups_names=[world.served.ask(commit_request(1, group=world.name), 9) and world.name]
     ),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: lambda world: incremental_request("orders", "5000"),
     ApiKey.LIST_PARTITION_REASSIGNMENTS: lambda world: (
@@ -394,6 +424,10 @@ NORMAL: dict[ApiKey, Make] = {
     ),
     ApiKey.OFFSET_DELETE: lambda world: offset_delete_request("readers"),
     ApiKey.DESCRIBE_CLUSTER: lambda world: describe_cluster.DescribeClusterRequest(),
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: join_consumers,
+    ApiKey.CONSUMER_GROUP_DESCRIBE: lambda world: describe_consumers(
+        world.served.ask(join_consumers(world)) and world.name
+    ),
     ApiKey.LIST_CONFIG_RESOURCES: lambda world: list_config_resources.ListConfigResourcesRequest(),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: lambda world: partitions_request("orders"),
 }
@@ -404,7 +438,7 @@ REFUSED: dict[ApiKey, Make] = {
     ApiKey.FETCH: lambda world: fetch_request(NO_TOPIC, b"\x01" * 16),
     ApiKey.LIST_OFFSETS: lambda world: list_offsets_request(NO_TOPIC),
     ApiKey.METADATA: unknown_id,
-    ApiKey.OFFSET_COMMIT: lambda world: commit_request(1, group=world.name, topic=NO_TOPIC),
+    ApiKey.OFFSET_COMMIT: lambda world: commit_of(world, NO_TOPIC),
     ApiKey.OFFSET_FETCH: lambda world: offset_fetch_request(world, NO_TOPIC),
     ApiKey.FIND_COORDINATOR: lambda world: find_request(NO_TOPIC, 9),
     ApiKey.JOIN_GROUP: lambda world: join_request("nobody", group=NO_TOPIC),
@@ -433,6 +467,8 @@ REFUSED: dict[ApiKey, Make] = {
     ApiKey.INCREMENTAL_ALTER_CONFIGS: lambda world: incremental_request("orders", NO_TOPIC),
     ApiKey.OFFSET_DELETE: lambda world: offset_delete_request(NO_TOPIC),
     ApiKey.DESCRIBE_CLUSTER: lambda world: describe_cluster.DescribeClusterRequest(endpoint_type=2),
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: lambda world: join_consumers(world, server_assignor=NO_TOPIC),
+    ApiKey.CONSUMER_GROUP_DESCRIBE: lambda world: describe_consumers(NO_TOPIC),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: lambda world: partitions_request(NO_TOPIC),
 }
 # Where one of these is given, the version cannot say more.
@@ -451,7 +487,7 @@ def full_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedNode]:
     served = ServedNode(path, disk=SimulatedDisk(path))
     served.create("orders", 2)
     served.produce(b"a", b"b")
-    served.ask(commit_request(1))
+    served.ask(commit_request(1), 9)
     yield served
     served.close()
 

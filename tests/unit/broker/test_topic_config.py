@@ -63,6 +63,10 @@ FIELDS: dict[str, tuple[str, str, object]] = {
     "message.timestamp.after.max.ms": ("timestamp_after_max_ms", "19", 19),
     "flush.messages": ("flush_messages", "20", 20),
     "flush.ms": ("flush_ms", "21", 21),
+    "min.cleanable.dirty.ratio": ("dirty_ratio_min", "0.22", 0.22),
+    "min.compaction.lag.ms": ("compaction_lag_min_ms", "23", 23),
+    "max.compaction.lag.ms": ("compaction_lag_max_ms", "24", 24),
+    "delete.retention.ms": ("delete_retention_ms", "25", 25),
 }
 
 
@@ -122,6 +126,15 @@ def test_without_any_configuration_a_log_has_kafkas_defaults() -> None:
 
 def test_a_topic_that_compacts_and_deletes_still_deletes() -> None:
     assert log_config({"cleanup.policy": "compact,delete"}, {}).deletes_old_segments
+
+
+@pytest.mark.parametrize("policy", ["compact", "compact,delete", "delete, compact"])
+def test_a_compacted_topic_is_rolled_in_time_for_its_largest_lag(policy: str) -> None:
+    overrides = {"cleanup.policy": policy, "max.compaction.lag.ms": "7", "segment.ms": "9"}
+    config = log_config(overrides, {})
+    assert config.is_compacted
+    assert config.segment_ms == 7
+    assert log_config({**overrides, "cleanup.policy": "delete"}, {}).segment_ms == 9
 
 
 def test_an_override_of_zero_is_an_override() -> None:

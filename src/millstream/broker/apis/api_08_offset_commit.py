@@ -1,35 +1,40 @@
-# OffsetCommit, versions 2-9.
-#   Does:     stores offsets of members and of consumers that assign themselves; answers once
-#             they are synced.
-#   Does not: topic ids (version 10).
+# OffsetCommit, versions 2-10.
+#   Does:     stores offsets of members and of consumers that assign themselves, by topic id from
+#             version 10 on; answers once they are synced.
 
 from collections.abc import Callable
 
 from millstream.base.errors import MillstreamError
-from millstream.broker.group_coordinator import CoordinatedGroup
-from millstream.broker.groups.classic_offset_rules import admit_commit, check_commit_without_group
+from millstream.broker.coordinated_group import CoordinatedGroup
+from millstream.broker.groups.classic_offset_rules import check_commit_without_group
 from millstream.broker.groups.group_offsets import CommittedOffset, TopicPartition
+from millstream.broker.groups.offset_rules import admit_commit, check_partition_commit
 from millstream.broker.handlers import Call, handles
 from millstream.broker.kafka_errors import coordinator_error_code, error_code
 from millstream.broker.wire import ApiKey, ErrorCode
 from millstream.broker.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
 
-CodeOf = Callable[[str, int], int]
+HAS_EPOCHS = 9
+HAS_TOPIC_IDS = 10
+
+CodeOf = Callable[[OffsetCommitRequestTopic, int], int]
 Commits = list[tuple[TopicPartition, CommittedOffset]]
 
 
-@handles(ApiKey.OFFSET_COMMIT, versions=range(2, 10))
+@handles(ApiKey.OFFSET_COMMIT, versions=range(2, 11))
 async def offset_commit(request: OffsetCommitRequest, call: Call) -> OffsetCommitResponse:
     error = _admit(request, call)
     if error is not ErrorCode.NONE:
         return _answer(request, lambda topic, partition: error)
     group = call.node.groups.find_or_create(request.group_id)
+    _name_topics(request, call)
     commits: Commits = []
     codes: dict[tuple[str, int], int] = {}
     for topic in request.topics:
@@ -42,7 +47,12 @@ async def offset_commit(request: OffsetCommitRequest, call: Call) -> OffsetCommi
     except MillstreamError as failure:
         for where, _ in commits:
             codes[where] = coordinator_error_code(failure)
-    return _answer(request, lambda topic, partition: codes[topic, partition])
+
+    def code_of(topic: OffsetCommitRequestTopic, partition: int) -> int:
+        is_unknown = call.version >= HAS_TOPIC_IDS and not topic.name
+        return ErrorCode.UNKNOWN_TOPIC_ID if is_unknown else codes[topic.name, partition]
+
+    return _answer(request, code_of)
 
 
 def _admit(request: OffsetCommitRequest, call: Call) -> ErrorCode:
@@ -50,15 +60,26 @@ def _admit(request: OffsetCommitRequest, call: Call) -> ErrorCode:
     generation = request.generation_id_or_member_epoch
     if group is None:
         return check_commit_without_group(
-            generation=generation, knows_group_not_found=call.version >= 9
+            generation=generation, knows_group_not_found=call.version >= HAS_EPOCHS
         )
     return admit_commit(
         group.members,
         member_id=request.member_id,
         instance_id=request.group_instance_id,
         generation=generation,
+        knows_epochs=call.version >= HAS_EPOCHS,
         now_ms=call.node.groups.now_ms(),
     )
+
+
+def _name_topics(request: OffsetCommitRequest, call: Call) -> None:
+    """Where a request has ids: the name of each topic, empty if there is none of that id."""
+    if call.version >= HAS_TOPIC_IDS:
+        for topic in request.topics:
+            try:
+                topic.name = call.node.topics.with_id(topic.topic_id).name
+            except MillstreamError:
+                topic.name = ""
 
 
 def _check(
@@ -70,34 +91,45 @@ def _check(
     commits: Commits,
 ) -> int:
     """The error of one partition; without one it is added to `commits`."""
+    where = TopicPartition(topic_name, partition.partition_index)
     try:
         call.node.topics.named(topic_name).partition(partition.partition_index)
     except MillstreamError as error:
         return error_code(error)
-    now_ms = call.node.now_ms()
-    retention_ms = request.retention_time_ms
-    committed = CommittedOffset(
+    committed = _committed(partition, request.retention_time_ms, call.node.now_ms())
+    error_number = group.offsets.check(committed) or check_partition_commit(
+        group.members,
+        where,
+        member_id=request.member_id,
+        generation=request.generation_id_or_member_epoch,
+    )
+    if error_number is ErrorCode.NONE:
+        commits.append((where, committed))
+    return error_number
+
+
+def _committed(
+    partition: OffsetCommitRequestPartition, retention_ms: int, now_ms: int
+) -> CommittedOffset:
+    return CommittedOffset(
         offset=partition.committed_offset,
         leader_epoch=partition.committed_leader_epoch,
         metadata=partition.committed_metadata or "",
         committed_ms=now_ms,
         expires_ms=now_ms + retention_ms if retention_ms >= 0 else None,
     )
-    error_number = group.offsets.check(committed)
-    if error_number is ErrorCode.NONE:
-        commits.append((TopicPartition(topic_name, partition.partition_index), committed))
-    return error_number
 
 
 def _answer(request: OffsetCommitRequest, code_of: CodeOf) -> OffsetCommitResponse:
     return OffsetCommitResponse(
         topics=[
             OffsetCommitResponseTopic(
+                topic_id=topic.topic_id,
                 name=topic.name,
                 partitions=[
                     OffsetCommitResponsePartition(
                         partition_index=partition.partition_index,
-                        error_code=code_of(topic.name, partition.partition_index),
+                        error_code=code_of(topic, partition.partition_index),
                     )
                     for partition in topic.partitions
                 ],

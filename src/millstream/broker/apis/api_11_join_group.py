@@ -1,5 +1,6 @@
 # JoinGroup, versions 0-9.
-#   Does:     everything of the classic protocol (groups/classic_group.py).
+#   Does:     everything of the classic protocol (groups/classic_group.py), also for members of a
+#             consumer group (groups/hosted_classics.py).
 
 from millstream.broker.groups.group_messages import (
     NO_MEMBER_ID,
@@ -29,7 +30,7 @@ def join_group(request: JoinGroupRequest, call: Call) -> JoinGroupResponse | Lat
         return _refuse(request, ErrorCode.INVALID_REQUEST)
     if request.member_id != NO_MEMBER_ID and groups.find(request.group_id) is None:
         return _refuse(request, ErrorCode.UNKNOWN_MEMBER_ID)
-    group = groups.find_or_create(request.group_id)
+    group = groups.find_for_join(request.group_id)
     later = Later()
 
     def reply_to(reply: Reply) -> None:

@@ -1,7 +1,8 @@
 # DescribeGroups, versions 0-6.
-#   Does:     state, protocol and members of classic groups.
+#   Does:     state, protocol and members of classic groups; of others it knows nothing.
 #   Does not: authorised operations (always "unknown").
 
+from millstream.broker.groups.classic_group import ClassicGroup
 from millstream.broker.groups.group_state import GroupState
 from millstream.broker.handlers import Call, handles
 from millstream.broker.wire import ApiKey, ErrorCode
@@ -20,14 +21,15 @@ def describe_groups(request: DescribeGroupsRequest, call: Call) -> DescribeGroup
 
 def _describe(group_id: str, call: Call) -> DescribedGroup:
     found = call.node.groups.find(group_id)
-    if found is None:
+    if found is None or not isinstance(found.members, ClassicGroup):
         # Up to version 5 an unknown group is a dead one.
         is_error = call.version >= 6
+        reason = "there is no such group" if found is None else "it is a consumer group"
         return DescribedGroup(
             group_id=group_id,
             group_state=GroupState.DEAD.value,
             error_code=ErrorCode.GROUP_ID_NOT_FOUND if is_error else ErrorCode.NONE,
-            error_message="there is no such group" if is_error else None,
+            error_message=reason if is_error else None,
         )
     group = found.members
     is_stable = group.state is GroupState.STABLE

@@ -3,8 +3,9 @@
 #             5 on that lets the group's offsets take part in the transaction too (KIP-890).
 
 from millstream.base.errors import MillstreamError
-from millstream.broker.groups.classic_offset_rules import check_commit
-from millstream.broker.groups.group_offsets import CommittedOffset, GroupOffsets, TopicPartition
+from millstream.broker.coordinated_group import CoordinatedGroup
+from millstream.broker.groups.group_offsets import CommittedOffset, TopicPartition
+from millstream.broker.groups.offset_rules import check_commit, check_partition_commit
 from millstream.broker.handlers import Call, handles
 from millstream.broker.kafka_errors import coordinator_error_code, error_code
 from millstream.broker.transaction_coordinator import OFFSETS_PLACE
@@ -69,14 +70,14 @@ async def _admit(request: TxnOffsetCommitRequest, call: Call) -> ErrorCode:
 async def _commit(request: TxnOffsetCommitRequest, call: Call) -> Codes:
     groups, who = call.node.groups, _identity(request)
     group = groups.find_or_create(request.group_id)
-    codes, commits = _check_all(request, group.offsets, call)
+    codes, commits = _check_all(request, group, call)
     call.node.transactions.check_write(request.transactional_id, who, OFFSETS_PLACE)
     await groups.commit_in_transaction(group, commits, who)
     return codes
 
 
 def _check_all(
-    request: TxnOffsetCommitRequest, offsets: GroupOffsets, call: Call
+    request: TxnOffsetCommitRequest, group: CoordinatedGroup, call: Call
 ) -> tuple[Codes, Commits]:
     """The error of each partition, and what to store for those without one."""
     codes: Codes = {}
@@ -85,7 +86,16 @@ def _check_all(
         for partition in topic.partitions:
             where = TopicPartition(topic.name, partition.partition_index)
             committed = _committed(partition, call)
-            codes[where] = _check_place(where, call) or offsets.check(committed)
+            codes[where] = (
+                _check_place(where, call)
+                or group.offsets.check(committed)
+                or check_partition_commit(
+                    group.members,
+                    where,
+                    member_id=request.member_id,
+                    generation=request.generation_id,
+                )
+            )
             if codes[where] is ErrorCode.NONE:
                 commits.append((where, committed))
     return codes, commits

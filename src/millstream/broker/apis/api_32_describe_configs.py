@@ -1,11 +1,11 @@
 # DescribeConfigs, versions 1-4.
-#   Does:     topics (all names, with source and synonyms) and this broker.
-#   Does not: broker loggers, groups, client metrics.
+#   Does:     topics (all names, with source and synonyms), groups and this broker.
+#   Does not: broker loggers, client metrics.
 
 from collections.abc import Iterable
 
 from millstream.base.errors import MillstreamError
-from millstream.broker.config_resources import BROKER, TOPIC, ConfigEntry, describe
+from millstream.broker.config_resources import BROKER, GROUP, TOPIC, ConfigEntry, describe
 from millstream.broker.handlers import Call, handles
 from millstream.broker.kafka_errors import error_code, error_message
 from millstream.broker.wire import ApiKey, ErrorCode
@@ -32,7 +32,7 @@ def _describe(
     answer = DescribeConfigsResult(
         resource_type=resource.resource_type, resource_name=resource.resource_name
     )
-    if resource.resource_type not in (TOPIC, BROKER):
+    if resource.resource_type not in (TOPIC, BROKER, GROUP):
         answer.error_code = ErrorCode.INVALID_REQUEST
         answer.error_message = f"configs of resource type {resource.resource_type} are not kept"
         return answer

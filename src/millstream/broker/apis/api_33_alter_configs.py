@@ -1,5 +1,5 @@
 # AlterConfigs, versions 0-2.
-#   Does:     replaces all overrides of a topic or of this broker.
+#   Does:     replaces all overrides of a topic, a group or this broker.
 
 from millstream.base.errors import MillstreamError
 from millstream.broker.config_resources import change

@@ -1,5 +1,5 @@
 # IncrementalAlterConfigs, versions 0-1.
-#   Does:     set, delete, append and subtract single overrides of a topic or of this broker.
+#   Does:     set, delete, append and subtract single overrides of a topic, a group or this broker.
 
 from millstream.base.errors import MillstreamError
 from millstream.broker.config_resources import change, inherited_list

@@ -2,11 +2,8 @@
 #   Does:     removes committed offsets of topics that no member of the group reads.
 
 from millstream.base.errors import MillstreamError
-from millstream.broker.groups.classic_offset_rules import (
-    check_offset_delete,
-    check_topic_offset_delete,
-)
 from millstream.broker.groups.group_offsets import TopicPartition
+from millstream.broker.groups.offset_rules import check_offset_delete, check_topic_offset_delete
 from millstream.broker.handlers import Call, handles
 from millstream.broker.kafka_errors import coordinator_error_code
 from millstream.broker.wire import ApiKey, ErrorCode
