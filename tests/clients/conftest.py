@@ -16,6 +16,15 @@ from tests.support.kafka_jars import MissingToolError, java_command, kafka_class
 
 # Some tests write old timestamps: retention must not come while they look.
 KEEPS_OLD_RECORDS = {"log.retention.check.interval.ms": "3600000"}
+# Of consumer groups (KIP-848) the broker sets the pace: a crash is to be noticed soon.
+CONSUMER_SESSION_MS = 6_000
+CONSUMER_HEARTBEAT_MS = 200
+QUICK_GROUPS = {
+    "group.consumer.session.timeout.ms": f"{CONSUMER_SESSION_MS}",
+    "group.consumer.min.session.timeout.ms": f"{CONSUMER_SESSION_MS}",
+    "group.consumer.heartbeat.interval.ms": f"{CONSUMER_HEARTBEAT_MS}",
+    "group.consumer.min.heartbeat.interval.ms": f"{CONSUMER_HEARTBEAT_MS}",
+}
 BROKERS = ["millstream", pytest.param("apache-kafka", marks=pytest.mark.full)]
 
 
@@ -23,12 +32,16 @@ BROKERS = ["millstream", pytest.param("apache-kafka", marks=pytest.mark.full)]
 def bootstrap(request: pytest.FixtureRequest) -> Iterator[str]:
     """The address of a running broker, one per session and kind."""
     if request.param == "apache-kafka":
-        with ApacheKafka(extra_properties=KEEPS_OLD_RECORDS) as kafka:
+        with ApacheKafka(extra_properties=KEEPS_OLD_RECORDS | QUICK_GROUPS) as kafka:
             yield kafka.bootstrap
     else:
         from millstream import Broker  # here, so that Kafka's half runs without ours
 
-        with Broker(retention_check_interval_ms="1h") as broker:
+        with Broker(
+            retention_check_interval_ms="1h",
+            group_consumer_session_timeout_ms=f"{CONSUMER_SESSION_MS}ms",
+            group_consumer_heartbeat_interval_ms=f"{CONSUMER_HEARTBEAT_MS}ms",
+        ) as broker:
             yield broker.bootstrap
 
 

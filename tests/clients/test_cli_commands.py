@@ -19,6 +19,8 @@ from typer.testing import CliRunner
 
 from millstream import Broker
 from millstream.cli import app
+from tests.clients.protocol_member import config_of, open_member
+from tests.clients.steps import take
 
 COMMAND = (sys.executable, "-m", "millstream")
 WITHIN_S = 20.0
@@ -428,6 +430,24 @@ def test_a_live_group_is_shown_with_its_consumer_and_is_neither_reset_nor_delete
         refused = cli.fail("groups", "reset", group, "--to", "earliest", "--yes")
         assert "1 live member (millstream-cli on " in refused
         assert "1 live member" in cli.fail("groups", "delete", group, "--yes")
+
+
+def test_a_group_of_the_new_protocol_is_shown_like_any_other(
+    cli: Cli, bootstrap: str, topic: str, group: str
+) -> None:
+    cli.run("topics", "create", topic, "--partitions", "2")
+    cli.run("produce", topic, "a")
+    consumer = open_member(bootstrap, group, config_of("consumer"))
+    consumer.subscribe([topic])
+    consumer.commit(message=take(consumer, 1)[0], asynchronous=False)
+    (described,) = cli.json("groups", "describe", group)
+    assert (described["state"], described["protocol"]) == ("stable", "consumer")
+    assert [one["partitions"] for one in described["consumers"]] == [2]
+    listed = [line.split() for line in cli.run("groups", "list").splitlines()]
+    assert [group, "stable", "consumer", "1", "1"] in [row[:5] for row in listed]
+    assert "1 live member" in cli.fail("groups", "delete", group, "--yes")
+    consumer.close()
+    cli.run("groups", "delete", group, "--yes")
 
 
 def test_a_deleted_group_is_gone(cli: Cli, topic: str, group: str) -> None:

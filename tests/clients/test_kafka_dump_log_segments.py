@@ -3,6 +3,7 @@
 Only for our broker: that Kafka can read its own files needs no test of ours.
 """
 
+import json
 import re
 import shutil
 from collections.abc import Sequence
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient
 
+from tests.clients.member_processes import Members
 from tests.clients.steps import Sent, create_topic, produce
 from tests.support.java_tools import ToolRun, run_class
 
@@ -132,3 +134,22 @@ def test_the_tool_would_have_noticed_a_wrong_entry(partition_dir: Path, tmp_path
     index.write_bytes(entries)
     with pytest.raises(AssertionError, match="Mismatches in"):
         dump([index])
+
+
+def test_kafkas_decoder_reads_what_is_kept_of_consumer_groups(tmp_path: Path) -> None:
+    from millstream import Broker
+
+    with Broker(data_dir=tmp_path, group_consumer_heartbeat_interval_ms="200ms") as broker:
+        create_topic(AdminClient({"bootstrap.servers": broker.bootstrap}), TOPIC, partitions=2)
+        with Members(broker.bootstrap, "readers", TOPIC) as members:
+            old = members.start("range")
+            members.settle((old, 2))
+            new = members.start(topic=f"^{TOPIC}", group_instance_id="desk")
+            members.settle((old, 1), (new, 1))
+    decoded = dump(files_of(tmp_path / "__consumer_offsets-0", ".log"), "--offsets-decoder")
+    kept = re.findall(r'key: {"type":"(\d+)".* payload: (.*)', decoded.stdout)
+    assert {number for number, _ in kept} == {"2", "3", "5", "6", "7", "8", "16"}
+    assert all(payload == "<DELETE>" or payload.startswith("{") for _, payload in kept)
+    members_kept = [json.loads(payload)["data"] for number, payload in kept if number == "5"]
+    assert [one["instanceId"] for one in members_kept] == [None, "desk"]
+    assert "supportedProtocols" in members_kept[0]["classicMemberMetadata"]
