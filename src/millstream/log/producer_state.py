@@ -40,7 +40,7 @@ SNAPSHOT_CHECKED_FROM = 6
 #   producer_id       int64
 #   producer_epoch    int16
 #   last_sequence     int32    -1: no batch in this epoch
-#   last_offset       int64
+#   last_offset       int64    -1: no batch since the last marker
 #   offset_delta      int32    last offset minus first
 #   timestamp         int64    ms
 #   coordinator_epoch int32
@@ -134,11 +134,21 @@ class Producer:
     seen_ms: int = NOT_SEEN
     window: deque[StoredBatch] = field(default_factory=lambda: deque(maxlen=WINDOW_BATCHES))
     coordinator_epoch: int = NO_COORDINATOR
+    # The last batch before the last marker: the sequence goes on from it, nothing repeats it.
+    before_marker: StoredBatch = NO_BATCH
 
     @property
     def last(self) -> StoredBatch:
         """A marker can begin an epoch: then there is no batch yet, and the first has sequence 0."""
-        return self.window[-1] if self.window else NO_BATCH
+        return self.window[-1] if self.window else self.before_marker
+
+    def end_transaction(self) -> None:
+        """No batch of an ended transaction is sent again: its producer waited for all of them, or
+        gave them up. librdkafka gives the sequences of those it gave up to the next transaction;
+        taken for repeats, its records would be acknowledged and lost (docs/consistency.md).
+        """
+        self.before_marker = self.last
+        self.window.clear()
 
 
 class ProducerStates:
@@ -229,6 +239,7 @@ class ProducerStates:
         producer = self._at_epoch(header)
         producer.seen_ms = now_ms
         producer.coordinator_epoch = marker.coordinator_epoch
+        producer.end_transaction()
         first_offset = self._open.pop(header.producer_id, None)
         if first_offset is None:
             return None
@@ -265,7 +276,7 @@ class ProducerStates:
                 self._open.get(producer_id, NO_OFFSET),
             )
             for producer_id, producer in self._producers.items()
-            for stored in producer.window or (NO_BATCH,)
+            for stored in producer.window or (_unrepeatable(producer.before_marker),)
         )
         count = len(entries) // SNAPSHOT_ENTRY.size
         checked = count.to_bytes(4, "big") + entries
@@ -305,8 +316,15 @@ class ProducerStates:
         producer.coordinator_epoch = coordinator_epoch
         if open_since != NO_OFFSET:
             self._open[producer_id] = open_since
-        if last_sequence != NO_SEQUENCE:
+        if last_offset == NO_OFFSET:
+            producer.before_marker = NO_BATCH._replace(last_sequence=last_sequence)
+        else:
             first_sequence = add_sequence(last_sequence, -offset_delta)
             producer.window.append(
                 StoredBatch(first_sequence, last_sequence, last_offset, offset_delta, timestamp)
             )
+
+
+def _unrepeatable(batch: StoredBatch) -> StoredBatch:
+    """As it is stored: without an offset there is nothing that a repeat could be answered with."""
+    return batch._replace(last_offset=NO_OFFSET, offset_delta=0)

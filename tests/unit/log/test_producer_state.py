@@ -8,11 +8,19 @@ from crc32c import crc32c
 from millstream.log.producer_state import (
     WINDOW_BATCHES,
     BadSnapshot,
+    NotInTransaction,
     OutOfOrderSequence,
     ProducerStates,
     StaleProducerEpoch,
 )
-from millstream.log.record_batch import BatchHeader, add_sequence, read_header
+from millstream.log.record_batch import (
+    TRANSACTIONAL,
+    BatchHeader,
+    Marker,
+    add_sequence,
+    encode_marker,
+    read_header,
+)
 from tests.support.batches import NOW_MS, batch
 
 SEQUENCE_MAX = (1 << 31) - 1
@@ -166,3 +174,57 @@ def test_a_snapshot_that_is_not_whole_is_refused(damage: object) -> None:
     assert callable(damage)
     with pytest.raises(BadSnapshot):
         ProducerStates.from_bytes(damage(data))
+
+
+# --- transactions -------------------------------------------------------------------------------
+
+
+def marker(*, offset: int, epoch: int = 0, id_: int = 1) -> BatchHeader:
+    content = encode_marker(Marker(True, 7), producer_id=id_, producer_epoch=epoch, now_ms=NOW_MS)
+    return read_header(content)._replace(base_offset=offset)
+
+
+@pytest.mark.parametrize("is_restored", [False, True], ids=["kept", "restored"])
+def test_nothing_repeats_a_batch_from_before_a_marker(is_restored: bool) -> None:
+    """A client may give the sequences of records that it gave up to its next transaction."""
+    known = states(header(0, count=2, offset=0))
+    known.note_marker(marker(offset=2), Marker(False, 7))
+    if is_restored:
+        known = ProducerStates.from_bytes(known.to_bytes())
+    with pytest.raises(OutOfOrderSequence):
+        known.check(header(0, count=2))
+    assert known.check(header(2)) is None
+
+
+def test_a_marker_of_the_next_epoch_starts_the_sequence_anew() -> None:
+    known = states(header(0, count=2))
+    known.note_marker(marker(offset=2, epoch=1), Marker(True, 7))
+    with pytest.raises(StaleProducerEpoch):
+        known.check(header(2))
+    with pytest.raises(OutOfOrderSequence):
+        known.check(header(2, epoch=1))
+    assert known.check(header(0, epoch=1)) is None
+
+
+def test_an_open_transaction_comes_back_from_a_snapshot() -> None:
+    first = header(0, offset=5)._replace(attributes=TRANSACTIONAL)
+    known = states(first)
+    restored = ProducerStates.from_bytes(known.to_bytes())
+    assert restored.first_open_offset == known.first_open_offset == 5
+    ended = restored.note_marker(marker(offset=6), Marker(False, 7))
+    assert ended is not None
+    assert ended.aborted == (1, 5, 6, 7)
+    assert restored.first_open_offset is None
+
+
+def test_a_producer_in_a_transaction_writes_nothing_beside_it() -> None:
+    first = header(0)._replace(attributes=TRANSACTIONAL)
+    with pytest.raises(NotInTransaction):
+        states(first).check(header(1))
+
+
+def test_a_producer_in_a_transaction_is_not_forgotten() -> None:
+    known = states(header(0)._replace(attributes=TRANSACTIONAL))
+    known.expire(now_ms=NOW_MS, unused_ms=DAY_MS)
+    known.expire(now_ms=NOW_MS + DAY_MS, unused_ms=DAY_MS)
+    assert len(known) == 1
