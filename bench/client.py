@@ -127,6 +127,45 @@ def produce_synchronously(work: Work) -> Measured:
     return {"p50_ms": percentiles[49], "p99_ms": percentiles[98]}
 
 
+def commit_transactions(work: Work) -> Measured:
+    """Commit transactions of `count` records for a while; the spread of the waits for commits."""
+    config = {"transactional.id": work.topic, "linger.ms": 0, "socket.nagle.disable": True}
+    producer = open_producer(work, config)
+    producer.init_transactions(DONE_WITHIN_S)
+    chunk = [{"value": payload(work.record_bytes)}] * (work.count // work.partitions)
+    unmeasured = _commit_for(producer, work, chunk, work.seconds / 3)  # the JVM learns the way
+    started_s = time.perf_counter()
+    waits_ms = _commit_for(producer, work, chunk, work.seconds)
+    seconds = time.perf_counter() - started_s
+    stored, sent = end_offsets(open_consumer(work), work), len(unmeasured + waits_ms) * work.count
+    if stored < sent:
+        raise RuntimeError(f"{stored} of {sent} records are in {work.topic}")
+    percentiles = quantiles(waits_ms, n=100)
+    return {
+        "transactions": len(waits_ms),
+        "seconds": seconds,
+        "p50_ms": percentiles[49],
+        "p99_ms": percentiles[98],
+    }
+
+
+def _commit_for(
+    producer: Producer, work: Work, chunk: list[dict[str, bytes]], seconds: float
+) -> list[float]:
+    """How long each commit took, in ms."""
+    waits_ms: list[float] = []
+    end_s = time.perf_counter() + seconds
+    while time.perf_counter() < end_s or len(waits_ms) < 2:
+        producer.begin_transaction()
+        for number in range(work.partitions):
+            producer.produce_batch(work.topic, chunk, partition=number)
+        flush(producer)
+        started_s = time.perf_counter()
+        producer.commit_transaction(DONE_WITHIN_S)
+        waits_ms.append(1000 * (time.perf_counter() - started_s))
+    return waits_ms
+
+
 def payload(size: int) -> bytes:
     """Half noise, half text, so that a codec has something to do and something to gain."""
     noise = os.urandom(size // 2)
@@ -168,7 +207,13 @@ def end_offsets(consumer: Consumer, work: Work) -> int:
 
 TASKS: Mapping[str, Callable[[Work], Measured]] = {
     task.__name__: task
-    for task in (produce_batches, consume_batches, produce_one_per_request, produce_synchronously)
+    for task in (
+        produce_batches,
+        consume_batches,
+        produce_one_per_request,
+        produce_synchronously,
+        commit_transactions,
+    )
 }
 
 
