@@ -49,6 +49,8 @@ class _Slot:
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     # The decision is on its way to the disk: no write may come in any more.
     is_ending: bool = False
+    # How many wait to let partitions take part. A write that comes behind one must not overtake it.
+    adding: int = 0
 
 
 class TransactionCoordinator:
@@ -95,6 +97,11 @@ class TransactionCoordinator:
         if slot.is_ending:
             raise TransactionEnding(transactional_id=transactional_id)
         transaction.check_write(who, place)
+
+    def is_adding(self, transactional_id: str) -> bool:
+        """Whether writes wait for their partition to take part: later ones queue behind them."""
+        slot = self._slots.get(transactional_id)
+        return slot is not None and slot.adding > 0
 
     def _known(self, transactional_id: str, who: Identity) -> tuple[_Slot, Transaction]:
         slot = self._slots.get(transactional_id)
@@ -148,16 +155,20 @@ class TransactionCoordinator:
     ) -> None:
         """Let partitions take part in the producer's transaction, durably."""
         slot, _ = self._known(transactional_id, who)
-        async with slot.lock:
-            transaction = await self._finished(slot)
-            added = transaction.add(
-                who,
-                places,
-                now_ms=self._now_ms(),
-                has_epoch_per_transaction=has_epoch_per_transaction,
-            )
-            if added is not transaction:
-                await self._store(slot, added)
+        slot.adding += 1
+        try:
+            async with slot.lock:  # in the order in which they came
+                transaction = await self._finished(slot)
+                added = transaction.add(
+                    who,
+                    places,
+                    now_ms=self._now_ms(),
+                    has_epoch_per_transaction=has_epoch_per_transaction,
+                )
+                if added is not transaction:
+                    await self._store(slot, added)
+        finally:
+            slot.adding -= 1
 
     async def end(
         self,

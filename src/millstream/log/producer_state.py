@@ -142,12 +142,12 @@ class Producer:
         """A marker can begin an epoch: then there is no batch yet, and the first has sequence 0."""
         return self.window[-1] if self.window else self.before_marker
 
-    def end_transaction(self) -> None:
+    def end_transaction(self, timestamp: int) -> None:
         """No batch of an ended transaction is sent again: its producer waited for all of them, or
         gave them up. librdkafka gives the sequences of those it gave up to the next transaction;
         taken for repeats, its records would be acknowledged and lost (docs/consistency.md).
         """
-        self.before_marker = self.last
+        self.before_marker = self.last._replace(timestamp=timestamp)
         self.window.clear()
 
 
@@ -239,7 +239,7 @@ class ProducerStates:
         producer = self._at_epoch(header)
         producer.seen_ms = now_ms
         producer.coordinator_epoch = marker.coordinator_epoch
-        producer.end_transaction()
+        producer.end_transaction(header.max_timestamp)
         first_offset = self._open.pop(header.producer_id, None)
         if first_offset is None:
             return None
@@ -317,7 +317,9 @@ class ProducerStates:
         if open_since != NO_OFFSET:
             self._open[producer_id] = open_since
         if last_offset == NO_OFFSET:
-            producer.before_marker = NO_BATCH._replace(last_sequence=last_sequence)
+            producer.before_marker = NO_BATCH._replace(
+                last_sequence=last_sequence, timestamp=timestamp
+            )
         else:
             first_sequence = add_sequence(last_sequence, -offset_delta)
             producer.window.append(

@@ -75,11 +75,18 @@ def _append_all(request: ProduceRequest, call: Call) -> Answer:
 
 
 def _missing_places(request: ProduceRequest, call: Call) -> dict[Identity, set[Place]]:
-    """The partitions that are not yet part of their producer's transaction."""
+    """The partitions that are not yet part of their producer's transaction.
+
+    All of them, while others wait for that: the requests of a producer stay in their order.
+    """
     missing: dict[Identity, set[Place]] = {}
+    transactions, name = call.node.transactions, request.transactional_id or ""
+    must_queue = transactions.is_adding(name)
     for who, place in _places(request, call):
         try:
-            call.node.transactions.check_write(request.transactional_id or "", who, place)
+            transactions.check_write(name, who, place)
+            if must_queue:
+                missing.setdefault(who, set()).add(place)
         except (NotInThisTransaction, TransactionEnding):
             missing.setdefault(who, set()).add(place)
         except MillstreamError:
