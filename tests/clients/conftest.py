@@ -5,6 +5,7 @@ of our broker what Kafka does not do. A test that needs our files asks for `mill
 """
 
 import os
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -25,6 +26,9 @@ QUICK_GROUPS = {
     "group.consumer.heartbeat.interval.ms": f"{CONSUMER_HEARTBEAT_MS}",
     "group.consumer.min.heartbeat.interval.ms": f"{CONSUMER_HEARTBEAT_MS}",
 }
+# A run that was started in the background ignores SIGINT, and so would the commands that it starts.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
 BROKERS = ["millstream", pytest.param("apache-kafka", marks=pytest.mark.full)]
 
 
