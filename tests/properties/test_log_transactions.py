@@ -191,3 +191,7 @@ def test_what_is_stable_and_committed_is_what_a_naive_model_says(
     entries = [(one.producer_id, one.first_offset, one.last_offset) for one in
                subject.log.aborted_in(0, model.end_offset)]  # fmt: skip
     assert sorted(entries) == sorted(model.aborted)
+    for start in range(0, model.end_offset, 3):
+        for end in range(start + 1, model.end_offset + 1, 2):
+            found = {one.last_offset for one in subject.log.aborted_in(start, end)}
+            assert found == {e for _, f, e in model.aborted if e >= start and f < end}

@@ -73,6 +73,8 @@ class GroupCoordinator:
         self._wall_ms = now_ms
         self._started_ms = now_ms() - int(self._loop.time() * 1000)
         self._groups: dict[str, CoordinatedGroup] = {}
+        # The groups of which open transactions hold offsets, by producer id and group id.
+        self._holding: dict[int, dict[str, CoordinatedGroup]] = {}
         # What open transactions hold of deleted topics and groups, by producer id: their keys.
         self._doomed: dict[int, list[bytes]] = {}
         self._load()
@@ -261,6 +263,7 @@ class GroupCoordinator:
             producer_epoch=who.epoch,
             now_ms=self._wall_ms(),
         )
+        self._holding.setdefault(who.producer_id, {})[group_id] = group
         for where, committed in commits:
             group.offsets.hold(who.producer_id, where, committed)
         await stored
@@ -270,7 +273,7 @@ class GroupCoordinator:
         await self._state.end_transaction(
             marker, producer_id=who.producer_id, producer_epoch=who.epoch, now_ms=self._wall_ms()
         )
-        for group in self:
+        for group in self._holding.pop(who.producer_id, {}).values():
             group.offsets.release(who.producer_id, is_commit=marker.is_commit)
         doomed = self._doomed.pop(who.producer_id, [])
         if marker.is_commit:
@@ -374,8 +377,9 @@ class GroupCoordinator:
     def _hold(self, producer_id: int, record: Record) -> None:
         group_id, where = read_key(record.key or b"")
         if isinstance(where, TopicPartition) and record.value is not None:
-            committed = read_offset_value(record.value)
-            self.find_or_create(group_id).offsets.hold(producer_id, where, committed)
+            group = self.find_or_create(group_id)
+            group.offsets.hold(producer_id, where, read_offset_value(record.value))
+            self._holding.setdefault(producer_id, {})[group_id] = group
 
 
 def _deliver(replies: Replies) -> None:

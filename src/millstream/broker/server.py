@@ -247,11 +247,10 @@ class BrokerServer:
     def _apply_retention(self, node: Node) -> None:
         now_ms = self._now_ms()
         for topic in node.topics:
-            if topic.is_internal:
-                continue
             for partition in topic.partitions:
                 try:
-                    partition.log.apply_retention(now_ms=now_ms)
+                    if not topic.is_internal:
+                        partition.log.apply_retention(now_ms=now_ms)
                 except LogReadOnly:  # reported when it became so
                     pass
                 except MillstreamError as error:

@@ -49,6 +49,8 @@ class _Slot:
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     # The decision is on its way to the disk: no write may come in any more.
     is_ending: bool = False
+    # Where the markers of the decision are already: a retry must not write them again.
+    marked: set[Place] = field(default_factory=set)
     # How many wait to let partitions take part. A write that comes behind one must not overtake it.
     adding: int = 0
 
@@ -117,11 +119,14 @@ class TransactionCoordinator:
         """A new epoch for the id: it ends what the last one left open, and fences it."""
         if not 0 < timeout_ms <= self._timeout_ms_max:
             raise InvalidTransactionTimeout(timeout_ms=timeout_ms, limit_ms=self._timeout_ms_max)
-        slot = self._slots.setdefault(transactional_id, _Slot())
-        async with slot.lock:
-            renewed = await self._renewed(slot, transactional_id, timeout_ms, claimed)
-            await self._store(slot, renewed)
-            return renewed.identity
+        while True:
+            slot = self._slots.setdefault(transactional_id, _Slot())
+            async with slot.lock:
+                if self._slots.get(transactional_id) is not slot:
+                    continue  # forgotten while this waited
+                renewed = await self._renewed(slot, transactional_id, timeout_ms, claimed)
+                await self._store(slot, renewed)
+                return renewed.identity
 
     async def _renewed(
         self, slot: _Slot, transactional_id: str, timeout_ms: int, claimed: Identity | None
@@ -158,7 +163,7 @@ class TransactionCoordinator:
         slot.adding += 1
         try:
             async with slot.lock:  # in the order in which they came
-                transaction = await self._finished(slot)
+                transaction = await self._current(slot, transactional_id, who)
                 added = transaction.add(
                     who,
                     places,
@@ -181,7 +186,7 @@ class TransactionCoordinator:
         """Commit or abort; returns when every marker is durable: as whom to go on."""
         slot, _ = self._known(transactional_id, who)
         async with slot.lock:
-            transaction = await self._finished(slot)
+            transaction = await self._current(slot, transactional_id, who)
             ended = transaction.end(
                 who,
                 is_commit=is_commit,
@@ -208,12 +213,19 @@ class TransactionCoordinator:
         finally:
             slot.is_ending = slot.transaction is not None and slot.transaction.state.is_prepared
 
+    async def _current(self, slot: _Slot, transactional_id: str, who: Identity) -> Transaction:
+        """What the id is in, with nothing left to do; it may be forgotten by now."""
+        if slot.transaction is None:
+            raise UnknownProducer(transactional_id=transactional_id, producer_id=who.producer_id)
+        return await self._finished(slot)
+
     async def _finished(self, slot: _Slot) -> Transaction:
         """The transaction once its markers are written, if there are any to write."""
         transaction = slot.transaction
         assert transaction is not None
         if transaction.state.is_prepared:
-            await self._write_markers(transaction)
+            await self._write_markers(slot, transaction)
+            slot.marked.clear()
             slot.transaction = transaction.complete(now_ms=self._now_ms())
             slot.is_ending = False
             self._note_completed(slot.transaction)
@@ -226,15 +238,16 @@ class TransactionCoordinator:
         except MillstreamError as error:
             logger.error("%s: its end is not stored: %s", transaction.transactional_id, error)
 
-    async def _write_markers(self, transaction: Transaction) -> None:
+    async def _write_markers(self, slot: _Slot, transaction: Transaction) -> None:
         marker = Marker(transaction.state.is_commit, self._coordinator_epoch)
+        places = sorted(transaction.places - slot.marked)
         outcomes = await asyncio.gather(
-            *(
-                self._write_marker(marker, transaction.identity, place)
-                for place in sorted(transaction.places)
-            ),
+            *(self._write_marker(marker, transaction.identity, place) for place in places),
             return_exceptions=True,
         )
+        for place, outcome in zip(places, outcomes, strict=True):
+            if outcome is None:
+                slot.marked.add(place)
         for outcome in outcomes:
             if isinstance(outcome, MillstreamError):
                 logger.error(
@@ -307,6 +320,7 @@ class TransactionCoordinator:
                 async with slot.lock:
                     await self._state.put_deletion([(transaction_key(name), None)], now_ms=now_ms)
                     slot.transaction = None
+                    del self._slots[name]
 
     def rewrite_if_worth_it(self) -> None:
         self._state.rewrite_if_worth_it(now_ms=self._now_ms())

@@ -46,7 +46,7 @@ from millstream.log.time_search import first_at_or_after, newest, segment_number
 from millstream.log.transaction_index import (
     TXN_INDEX_SUFFIXES,
     AbortedTransaction,
-    overlapping,
+    aborted_from,
     save_aborted,
 )
 
@@ -448,12 +448,33 @@ class PartitionLog:
         Batches that start at `end_offset` or behind it are left out. With `must_not_block` it
         raises ReadWouldBlock rather than wait for the device.
         """
+        return self._read_in(self._segments, offset, bytes_max, end_offset, must_not_block)
+
+    def read_stable(
+        self, offset: int, *, bytes_max: int, end_offset: int, must_not_block: bool = False
+    ) -> tuple[memoryview, list[AbortedTransaction]]:
+        """The same up to a last stable offset, with the aborted transactions in what was read.
+
+        Both come from the same segments, whatever is dropped or compacted meanwhile.
+        """
+        segments = self._segments
+        span = self._read_in(segments, offset, bytes_max, end_offset, must_not_block)
+        return span, _aborted_in(segments, offset, end_of_batches(span, offset))
+
+    def _read_in(
+        self,
+        segments: Sequence[Segment],
+        offset: int,
+        bytes_max: int,
+        end_offset: int | None,
+        must_not_block: bool,
+    ) -> memoryview:
         if offset < self.start_offset or offset > self.end_offset:
             raise OffsetOutOfRange(partition=self.name, offset=offset, available=self.available)
         visible_end = self.high_watermark
         if offset >= visible_end or (end_offset is not None and offset >= end_offset):
             return memoryview(b"")
-        segments, empty = self._segments, memoryview(b"")
+        empty = memoryview(b"")
         if offset < segments[0].base_offset:  # dropped just now
             raise OffsetOutOfRange(partition=self.name, offset=offset, available=self.available)
         for segment in segments[segment_number(segments, offset) :]:
@@ -468,12 +489,7 @@ class PartitionLog:
 
     def aborted_in(self, start: int, end: int) -> list[AbortedTransaction]:
         """The aborted transactions with records in the offsets [start, end)."""
-        segments = self._segments
-        return [
-            one
-            for segment in segments[segment_number(segments, start) :]
-            for one in overlapping(segment.aborted, start, end)
-        ]
+        return _aborted_in(self._segments, start, end)
 
     def first_at_or_after(self, timestamp_ms: int) -> TimedOffset | None:
         """The first visible record that is at least as new as `timestamp_ms`."""
@@ -613,3 +629,23 @@ def _before(end_offset: int | None, span: memoryview) -> memoryview:
             break
         position += header.size_bytes
     return span[:position]
+
+
+def end_of_batches(span: memoryview, offset: int) -> int:
+    """The offset after the last of these batches; `offset` if there is none."""
+    position = 0
+    while position < len(span):
+        header = read_header(span, position)
+        position, offset = position + header.size_bytes, header.last_offset + 1
+    return offset
+
+
+def _aborted_in(segments: Sequence[Segment], start: int, end: int) -> list[AbortedTransaction]:
+    found: list[AbortedTransaction] = []
+    for segment in segments[segment_number(segments, start) :]:
+        for one in aborted_from(segment.aborted, start):
+            if one.first_offset < end:
+                found.append(one)
+            if one.last_stable_offset >= end:
+                return found  # whatever ended later has begun behind it
+    return found

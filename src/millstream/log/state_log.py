@@ -8,6 +8,7 @@ front, and replaying both gives the same map.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from millstream.base.record import Record
 from millstream.log.log_directory import LogDirectory, Partition
@@ -29,6 +30,14 @@ REWRITE_BYTES_MIN = 8 << 20
 REWRITE_BATCH_BYTES = 256 << 10
 
 
+@dataclass(slots=True)
+class _Pending:
+    """The changes of one open transaction."""
+
+    producer_epoch: int
+    records: list[Record]
+
+
 class StateLog:
     """The newest value of every key in one partition. Owned by the loop that owns the log."""
 
@@ -39,7 +48,7 @@ class StateLog:
         self._values: dict[bytes, bytes] = {}
         self._state_bytes = 0
         # The changes of open transactions, by producer id.
-        self._pending: dict[int, list[Record]] = {}
+        self._pending: dict[int, _Pending] = {}
         for batch in self._batches():
             self._replay(batch)
 
@@ -51,7 +60,7 @@ class StateLog:
 
     @property
     def pending(self) -> Mapping[int, Sequence[Record]]:
-        return self._pending
+        return {producer_id: one.records for producer_id, one in self._pending.items()}
 
     def put(self, changes: Iterable[tuple[bytes, bytes | None]], *, now_ms: int) -> Appended:
         """Append all changes in one batch: after a crash all of them are there, or none."""
@@ -71,15 +80,23 @@ class StateLog:
     ) -> Appended:
         """The same, for changes that count once the producer's transaction is committed."""
         records = _records(changes, now_ms)
+        appended = self._append_pending(producer_id, _Pending(producer_epoch, records), now_ms)
+        self._pend(producer_id, producer_epoch, records)
+        return appended
+
+    def _append_pending(self, producer_id: int, pending: "_Pending", now_ms: int) -> Appended:
         batch = encode_batch(
-            records,
+            pending.records,
             producer_id=producer_id,
-            producer_epoch=producer_epoch,
+            producer_epoch=pending.producer_epoch,
             attributes=TRANSACTIONAL,
         )
-        appended = self.log.append_own(memoryview(batch), now_ms=now_ms)
-        self._pending.setdefault(producer_id, []).extend(records)
-        return appended
+        return self.log.append_own(memoryview(batch), now_ms=now_ms)
+
+    def _pend(self, producer_id: int, producer_epoch: int, records: list[Record]) -> None:
+        pending = self._pending.setdefault(producer_id, _Pending(producer_epoch, []))
+        pending.producer_epoch = producer_epoch
+        pending.records += records
 
     def end_transaction(
         self, marker: Marker, *, producer_id: int, producer_epoch: int, now_ms: int
@@ -92,8 +109,9 @@ class StateLog:
         return appended
 
     def _end(self, producer_id: int, *, is_commit: bool) -> None:
-        for record in self._pending.pop(producer_id, ()):
-            if is_commit:
+        ended = self._pending.pop(producer_id, None)
+        if ended is not None and is_commit:
+            for record in ended.records:
                 self._apply(record)
 
     def _apply(self, record: Record) -> None:
@@ -125,26 +143,28 @@ class StateLog:
             return
         records = [one for one in decode_records(batch) if one.offset >= self.log.start_offset]
         if header.is_transactional:
-            self._pending.setdefault(header.producer_id, []).extend(records)
+            self._pend(header.producer_id, header.producer_epoch, records)
         else:
             for record in records:
                 self._apply(record)
 
     @property
     def must_rewrite(self) -> bool:
-        """Not while a transaction is open: its changes are nowhere but in the history."""
         size_bytes = self.log.size_bytes
-        return not self._pending and size_bytes > max(
-            REWRITE_BYTES_MIN, REWRITE_RATIO * self._state_bytes
-        )
+        return size_bytes > max(REWRITE_BYTES_MIN, REWRITE_RATIO * self._state_bytes)
 
     def rewrite(self, *, now_ms: int) -> None:
-        """Write the whole state once more and delete all that came before."""
+        """Write the whole state once more, and what is pending, and delete all that came before.
+
+        A crash may leave what is pending twice: it is applied twice then, with the same outcome.
+        """
         self.log.roll(now_ms=now_ms)
         start = self.log.end_offset
         for chunk in _chunks(self._values.items(), lambda pair: len(pair[0]) + len(pair[1])):
             records = _records(chunk, now_ms)
             self.log.append(memoryview(encode_batch(records)), now_ms=now_ms)
+        for producer_id, pending in self._pending.items():
+            self._append_pending(producer_id, pending, now_ms)
         self.log.sync(now_ms=now_ms)
         self._directory.delete_records(self._partition, start)
 

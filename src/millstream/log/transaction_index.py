@@ -6,8 +6,9 @@ with a checked copy beside it, since a reader that misses an entry would show ab
 Pure but for reading and writing that file.
 """
 
+import bisect
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -42,11 +43,10 @@ class AbortedTransaction(NamedTuple):
     last_stable_offset: int
 
 
-def overlapping(
-    aborted: Iterable[AbortedTransaction], start: int, end: int
-) -> Iterator[AbortedTransaction]:
-    """Those that have records, or their marker, in the offsets [start, end)."""
-    return (one for one in aborted if one.last_offset >= start and one.first_offset < end)
+def aborted_from(aborted: Sequence[AbortedTransaction], start: int) -> Iterator[AbortedTransaction]:
+    """Those whose marker is at `start` or behind it, in the order of their markers."""
+    first = bisect.bisect_left(aborted, start, key=lambda one: one.last_offset)
+    return (aborted[number] for number in range(first, len(aborted)))
 
 
 def to_bytes(aborted: Iterable[AbortedTransaction]) -> bytes:

@@ -16,12 +16,18 @@ from millstream.broker.wire.messages.describe_producers import (
 from millstream.broker.wire.messages.describe_transactions import DescribeTransactionsRequest
 from millstream.broker.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from millstream.broker.wire.messages.init_producer_id import InitProducerIdRequest
+from millstream.broker.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from millstream.broker.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
 from millstream.broker.wire.messages.list_transactions import ListTransactionsRequest
+from millstream.broker.wire.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
 from millstream.log.transaction_index import TXN_INDEX_SUFFIX
 from tests.support.batches import batch
 from tests.support.gated_disk import GatedDisk
@@ -35,6 +41,7 @@ from tests.support.transactions import (
     read_all,
     read_committed,
 )
+from tests.unit.broker.group_steps import GROUP, join_alone
 
 FLOWS = pytest.mark.parametrize("flow", list(Flow), ids=lambda flow: flow.name.lower())
 NONE = ErrorCode.NONE
@@ -151,6 +158,38 @@ def committed(served: ServedNode) -> int | None:
     return found[0] if found else None
 
 
+def test_a_member_that_left_meanwhile_commits_nothing(serve: Serve, gate: GatedDisk) -> None:
+    """Letting the offsets take part waits for a sync; who may commit is asked behind it."""
+    served = serve(disk=gate)
+    served.create()
+    me = join_alone(served)
+    producer = started(served)
+    place = TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=7)
+    request = TxnOffsetCommitRequest(
+        transactional_id="tx",
+        group_id=GROUP,
+        producer_id=producer.who.producer_id,
+        producer_epoch=producer.who.epoch,
+        generation_id=me.generation,
+        member_id=me.member_id,
+        topics=[TxnOffsetCommitRequestTopic(name="orders", partitions=[place])],
+    )
+    gate.shut()
+    late = served.ask_soon(request, 5)
+    served.turn()
+    leaving = LeaveGroupRequest(
+        group_id=GROUP, members=[MemberIdentity(member_id=me.member_id)], member_id=me.member_id
+    )
+    left = served.ask_soon(leaving)
+    served.turn()
+    gate.open_gate()
+    served.run(left)
+    answer = served.run(late).topics[0].partitions[0]
+    assert answer.error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    assert producer.commit() == NONE
+    assert committed(served) is None
+
+
 # --- who may do what --------------------------------------------------------------------------
 
 
@@ -223,6 +262,10 @@ def test_partitions_are_added_all_or_none(served: ServedNode) -> None:
 def test_nobody_takes_part_with_the_brokers_own_topics(served: ServedNode) -> None:
     producer = started(served)
     assert producer.add(TRANSACTIONS_TOPIC) == ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert producer.write(TRANSACTIONS_TOPIC, b"a") == ErrorCode.INVALID_TOPIC_EXCEPTION
+    transaction = served.node.transactions.find("tx")
+    assert transaction is not None
+    assert not transaction.places
 
 
 @pytest.mark.parametrize(
@@ -267,6 +310,9 @@ def test_an_id_that_nobody_uses_is_forgotten(serve: Serve) -> None:
     assert served.node.transactions.find("tx") is not None
     served.run(served.node.transactions.forget_unused(unused_ms=10_000))
     assert served.node.transactions.find("tx") is None
+    assert started(served).who.epoch == 0, "a new one, with another producer id"
+    served.advance(10)
+    served.run(served.node.transactions.forget_unused(unused_ms=10_000))
     served.close()
     assert serve().node.transactions.find("tx") is None
 
@@ -397,6 +443,23 @@ def test_markers_that_could_not_be_written_are_written_later(
     served.run(served.node.transactions.resume())
     assert read_committed(served, "orders") == [b"a"]
     assert producer.commit() == NONE
+
+
+def test_a_marker_is_written_once_however_often_another_one_fails(
+    served: ServedNode, disk: SimulatedDisk
+) -> None:
+    served.create()
+    served.create("audit")
+    producer = started(served)
+    producer.send("orders", b"a")
+    producer.send("audit", b"a")
+    disk.fail_syncs(lambda path: path.parent.name == "audit-0")
+    log = served.node.topics.named("orders").partitions[0].log
+    for _ in range(5):
+        assert producer.commit() == ErrorCode.CONCURRENT_TRANSACTIONS
+        served.run(served.node.transactions.resume())
+    assert log.end_offset == 2, "a record and its marker"
+    served.crash()  # audit-0 is read-only for good
 
 
 def fill_behind_the_decision(disk: SimulatedDisk) -> None:

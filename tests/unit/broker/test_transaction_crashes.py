@@ -133,3 +133,31 @@ def test_an_answered_end_stands(tmp_path: Path, flow: Flow) -> None:
         for moment, served in restarted(path, left.ending[-len(Survival) :]):
             assert outcome(served) == is_commit, moment
             assert_all_stable(served, moment)
+
+
+@FLOWS
+def test_a_successor_cut_off_while_it_takes_over_leaves_nothing_half_done(
+    tmp_path: Path, flow: Flow
+) -> None:
+    """InitProducerId ends what it finds open: that is an abort like any other."""
+    disk = RecordingDisk(tmp_path)
+    served = ServedNode(tmp_path, disk=disk)
+    served.create("orders")
+    served.create("audit")
+    producer = successor(served, flow)
+    write_all(producer, b"before", BEFORE)
+    assert producer.commit() == 0
+    write_all(producer, b"during", DURING)
+    zombie = producer.who
+    disk.start()
+    successor(served, flow)
+    leftovers = disk.stop()
+    served.close()
+    for moment, again in restarted(tmp_path, leftovers):
+        later = successor(again, flow)
+        assert not outcome(again), moment
+        assert_all_stable(again, moment)
+        producer.served, producer.who = again, zombie
+        assert producer.commit() == ErrorCode.PRODUCER_FENCED, moment
+        assert later.send("orders", b"after") == 0, moment
+        assert later.commit() == 0, moment

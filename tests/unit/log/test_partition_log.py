@@ -3,10 +3,12 @@
 import struct
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 from crc32c import crc32c
 
+from millstream.base.record import Record
 from millstream.log.config import LogConfig
 from millstream.log.partition_log import (
     BatchTooLarge,
@@ -19,12 +21,15 @@ from millstream.log.record_batch import (
     CHECKED_FROM,
     CRC_AT,
     MAX_TIMESTAMP_AT,
+    TRANSACTIONAL,
     CorruptBatch,
     InvalidBatch,
+    Marker,
     check_batch,
+    encode_batch,
     read_header,
 )
-from millstream.log.segment import ReadWouldBlock
+from millstream.log.segment import ReadWouldBlock, Segment
 from millstream.log.time_search import CANDIDATES
 from tests.support.batches import NOW_MS, batch, open_log, read_records, values
 from tests.support.simulated_disk import SimulatedDisk
@@ -278,3 +283,31 @@ def test_a_start_beyond_the_end_of_the_log_is_where_it_goes_on(disk: SimulatedDi
     assert append(log, b"y") == 10
     log.sync(now_ms=NOW_MS)
     assert values(read_records(log)) == [b"y"]
+
+
+def test_what_was_aborted_is_known_although_its_segment_is_dropped_meanwhile(
+    disk: SimulatedDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A read in a thread may have the bytes while retention takes the file and its index."""
+    log = open_log(disk, DIRECTORY)
+    data = encode_batch(
+        [Record(value=b"aborted", timestamp_ms=NOW_MS)],
+        producer_id=7,
+        producer_epoch=0,
+        base_sequence=0,
+        attributes=TRANSACTIONAL,
+    )
+    log.append(memoryview(data), now_ms=NOW_MS, in_transaction=True)
+    log.append_marker(Marker(False, 0), producer_id=7, producer_epoch=0, now_ms=NOW_MS)
+    log.roll(now_ms=NOW_MS)
+    read = Segment.read
+
+    def read_and_drop(segment: Segment, offset: int, **limits: Any) -> memoryview:
+        span = read(segment, offset, **limits)
+        log.advance_start(2)
+        return span
+
+    monkeypatch.setattr(Segment, "read", read_and_drop)
+    span, aborted = log.read_stable(0, bytes_max=1 << 20, end_offset=2)
+    assert span
+    assert [one.producer_id for one in aborted] == [7]

@@ -8,6 +8,7 @@ import pytest
 from millstream.log import state_log
 from millstream.log.config import LogConfig
 from millstream.log.log_directory import LogDirectory
+from millstream.log.record_batch import Marker
 from millstream.log.state_log import StateLog
 from tests.support.batches import NOW_MS
 from tests.support.simulated_disk import SimulatedDisk
@@ -56,3 +57,26 @@ def test_an_empty_map_can_be_rewritten(directory: LogDirectory) -> None:
     state.put([(b"a", None)], now_ms=NOW_MS)
     state.rewrite(now_ms=NOW_MS)
     assert dict(StateLog(directory, STATE)) == {}
+
+
+# --- transactions -------------------------------------------------------------------------------
+
+WHO = {"producer_id": 7, "producer_epoch": 0}
+
+
+@pytest.mark.parametrize("is_commit", [True, False])
+def test_what_is_pending_survives_a_rewrite_and_counts_from_its_commit(
+    directory: LogDirectory, is_commit: bool
+) -> None:
+    state = StateLog(directory, STATE)
+    state.put([(b"a", b"old"), (b"b", b"old")], now_ms=NOW_MS)
+    state.put_in_transaction([(b"a", b"new"), (b"b", None)], **WHO, now_ms=NOW_MS)
+    state.rewrite(now_ms=NOW_MS)
+    assert state.log.start_offset == 4, "the history is gone"
+    again = StateLog(directory, STATE)
+    assert dict(again) == {b"a": b"old", b"b": b"old"}
+    again.end_transaction(Marker(is_commit, 0), **WHO, now_ms=NOW_MS)
+    again.log.sync(now_ms=NOW_MS)
+    for each in (again, StateLog(directory, STATE)):
+        assert dict(each) == ({b"a": b"new"} if is_commit else {b"a": b"old", b"b": b"old"})
+        assert not each.pending

@@ -95,7 +95,7 @@ def _missing_places(request: ProduceRequest, call: Call) -> dict[Identity, set[P
 
 
 def _places(request: ProduceRequest, call: Call) -> Iterator[tuple[Identity, Place]]:
-    """Who writes where, as far as the request can be understood."""
+    """Who writes where in a transaction, as far as the request can be understood."""
     for data in request.topic_data:
         for partition in data.partition_data:
             try:
@@ -104,8 +104,9 @@ def _places(request: ProduceRequest, call: Call) -> Iterator[tuple[Identity, Pla
                 header = read_header(partition.records or b"")
             except MillstreamError:
                 continue
-            who = Identity(header.producer_id, header.producer_epoch)
-            yield who, Place(topic.name, partition.index)
+            if header.is_transactional and not topic.is_internal:
+                who = Identity(header.producer_id, header.producer_epoch)
+                yield who, Place(topic.name, partition.index)
 
 
 async def _produce_after_adding(

@@ -23,8 +23,9 @@ from millstream.broker.wire.messages.fetch import (
     FetchTopic,
     PartitionData,
 )
-from millstream.log.record_batch import read_header
+from millstream.log.partition_log import end_of_batches
 from millstream.log.segment import ReadWouldBlock
+from millstream.log.transaction_index import AbortedTransaction as LogAbortedTransaction
 
 # However much a client asks for, one response holds no more than this (and one batch). Larger
 # ones cost more per byte (fresh memory for each), and hold it until the client has taken them.
@@ -132,7 +133,7 @@ class _Attempt:
     def _is_cut(self) -> bool:
         """Whether a limit of the request kept something back: then waiting brings no more."""
         return any(
-            _end_offset(records, wanted.fetch_offset) < end_offset
+            end_of_batches(records, wanted.fetch_offset) < end_offset
             for wanted, records, end_offset in self._read
         )
 
@@ -182,36 +183,32 @@ class _Attempt:
         end_offset = stable if self.is_committed_only else answer.high_watermark
         answer.log_start_offset = log.start_offset
         taken = NO_RECORDS
+        aborted: list[LogAbortedTransaction] = []
         if limit > 0 or self.size_bytes == 0:
-            records = log.read(
-                wanted.fetch_offset,
-                bytes_max=min(wanted.partition_max_bytes, max(limit, 0)),
-                end_offset=end_offset,
-                must_not_block=must_not_block,
-            )
+            bytes_max = min(wanted.partition_max_bytes, max(limit, 0))
+            if self.is_committed_only:
+                records, aborted = log.read_stable(
+                    wanted.fetch_offset,
+                    bytes_max=bytes_max,
+                    end_offset=end_offset,
+                    must_not_block=must_not_block,
+                )
+            else:
+                records = log.read(
+                    wanted.fetch_offset, bytes_max=bytes_max, must_not_block=must_not_block
+                )
             # Only the first batch of a response may be larger than what is left.
             if len(records) <= limit or self.size_bytes == 0:
                 answer.records = taken = records
                 self.size_bytes += len(records)
         self.seen.append((partition, answer.high_watermark))
         self._read.append((wanted, taken, end_offset))
+        answer.aborted_transactions = None
         if self.is_committed_only:
-            taken_end = _end_offset(taken, wanted.fetch_offset)
             answer.aborted_transactions = [
                 AbortedTransaction(producer_id=one.producer_id, first_offset=one.first_offset)
-                for one in log.aborted_in(wanted.fetch_offset, taken_end)
+                for one in aborted
             ]
-        else:
-            answer.aborted_transactions = None
-
-
-def _end_offset(records: memoryview, fetch_offset: int) -> int:
-    """The offset after the last of these batches."""
-    position, end_offset = 0, fetch_offset
-    while position < len(records):
-        header = read_header(records, position)
-        position, end_offset = position + header.size_bytes, header.last_offset + 1
-    return end_offset
 
 
 def check_leader_epoch(claimed: int, current: int) -> int:

@@ -33,7 +33,15 @@ Commits = list[tuple[TopicPartition, CommittedOffset]]
 @handles(ApiKey.TXN_OFFSET_COMMIT, versions=range(6))
 async def txn_offset_commit(request: TxnOffsetCommitRequest, call: Call) -> TxnOffsetCommitResponse:
     try:
-        error = await _admit(request, call)
+        if call.version >= ADDS_IMPLICITLY:
+            await call.node.transactions.add(
+                request.transactional_id,
+                _identity(request),
+                frozenset({OFFSETS_PLACE}),
+                has_epoch_per_transaction=True,
+            )
+        # From here to the append nothing is waited for: who may commit now, commits now.
+        error = _check_member(request, call)
         if error is not ErrorCode.NONE:
             return _answer(request, {}, error)
         return _answer(request, await _commit(request, call), ErrorCode.NONE)
@@ -41,30 +49,18 @@ async def txn_offset_commit(request: TxnOffsetCommitRequest, call: Call) -> TxnO
         return _answer(request, {}, _code(failure, call))
 
 
-async def _admit(request: TxnOffsetCommitRequest, call: Call) -> ErrorCode:
-    """Whether the member may commit, and the producer may write now."""
+def _check_member(request: TxnOffsetCommitRequest, call: Call) -> ErrorCode:
     group = call.node.groups.find(request.group_id)
     if group is None:
-        if request.generation_id >= 0:
-            return ErrorCode.ILLEGAL_GENERATION
-    else:
-        error = check_commit(
-            group.members,
-            member_id=request.member_id,
-            instance_id=request.group_instance_id,
-            generation=request.generation_id,
-            is_transactional=True,
-        )
-        if error is not ErrorCode.NONE:
-            return error
-    if call.version >= ADDS_IMPLICITLY:
-        await call.node.transactions.add(
-            request.transactional_id,
-            _identity(request),
-            frozenset({OFFSETS_PLACE}),
-            has_epoch_per_transaction=True,
-        )
-    return ErrorCode.NONE
+        is_member = request.generation_id >= 0
+        return ErrorCode.ILLEGAL_GENERATION if is_member else ErrorCode.NONE
+    return check_commit(
+        group.members,
+        member_id=request.member_id,
+        instance_id=request.group_instance_id,
+        generation=request.generation_id,
+        is_transactional=True,
+    )
 
 
 async def _commit(request: TxnOffsetCommitRequest, call: Call) -> Codes:

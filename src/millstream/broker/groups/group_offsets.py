@@ -2,8 +2,8 @@
 
 A pure store. The shell checks a commit, appends and syncs its record, and only then calls
 `commit`, in the order of the log: what can be fetched is on disk. Who may commit depends on the
-kind of group, and is asked elsewhere (`classic_offset_rules.py`).
-Does not: hold back offsets of open transactions.
+kind of group, and is asked elsewhere (`offset_rules.py`). Offsets of open transactions are held
+apart until those end.
 """
 
 from collections.abc import Iterator
