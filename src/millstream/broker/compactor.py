@@ -15,6 +15,7 @@ from typing import Protocol, TypeVar
 
 from millstream.base.disk import DiskFull, TooManyOpenFiles
 from millstream.base.errors import MillstreamError
+from millstream.base.quantity import KIB
 from millstream.broker.compactor_process import CompactorProcess, Result
 from millstream.broker.config import BrokerConfig
 from millstream.broker.partition import ServedPartition
@@ -266,9 +267,9 @@ class Compactor:
         totals.seconds += seconds
         totals.last[partition.key] = last
         logger.info(
-            "%s: compacted up to offset %d: %d of %d records kept, %.1f of %.1f MiB, in %.1f s",
+            "%s: compacted up to offset %d: %d of %d records kept, %.1f of %.1f KiB, in %.1f s",
             partition.log.name, done.cleaned_offset, counts.records_kept, counts.records_read,
-            last.bytes_after / 2**20, last.bytes_before / 2**20, seconds,
+            last.bytes_after / KIB, last.bytes_before / KIB, seconds,
         )  # fmt: skip
 
     def _set_back(self, partition: ServedPartition, error: MillstreamError) -> None:

@@ -69,8 +69,18 @@ def archive_topic(
 def _begin(topic_archive: TopicArchive, source: Source, *, allow_gaps: bool) -> None:
     is_first = topic_archive.is_new
     _say_gaps(source.topic, topic_archive.begin(source, allow_gaps=allow_gaps))
+    _say_spare(topic_archive.spare)
     if is_first:
         _say_late_starts(source)
+
+
+def _say_spare(places: list[str]) -> None:
+    """Only in object stores: what one of two writers at once, or a broken upload, left."""
+    for place in places:
+        say(
+            f"{place} adds nothing to the archive, but programs that read the bare files see it. "
+            "Remove it when no archive command runs."
+        )
 
 
 def file_limits(size: str | None, records: int | None) -> FileLimits:

@@ -416,6 +416,8 @@ def _group_from(name: str, answer: Any) -> Group:
         for member in answer.members
     }
     state = answer.state.name.lower().replace("_", " ")
+    if state == "unknown" and members:
+        state = "rebalancing"  # the client has no words for the phases of the newer protocol
     return Group(id=name, state=state, protocol=answer.type.name.lower(), members=members)
 
 

@@ -164,7 +164,7 @@ def _start(text: str | None, *, group: str | None, now_ms: int) -> Position:
         return parse_position(text or "earliest", option="--from", allowed=allowed, now_ms=now_ms)
     if text not in (None, "earliest", "latest"):
         allowed_here = "earliest or latest (for partitions that the group never committed), or "
-        allowed_here += f"move the group first with `millstream groups reset {group} --to {text}`"
+        allowed_here += f"move the group first with `millstream groups reset {group} --to PLACE`"
         raise BadOption(option="--from", value=str(text), allowed=allowed_here)
     return Latest() if text == "latest" else Earliest()
 
