@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from millstream import Broker
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "archive.md"
@@ -25,6 +27,7 @@ def steps() -> list[list[str]]:
     return found
 
 
+@pytest.mark.full
 def test_the_guide_does_what_it_says(tmp_path: Path) -> None:
     commands = Path(sys.executable).parent
     with Broker() as broker:

@@ -72,6 +72,7 @@ def test_the_partitions_of_a_member_that_is_killed_are_taken_over(members: Membe
     assert time.monotonic() - killed_s > CONSUMER_SESSION_MS / 1000 - 2
 
 
+@pytest.mark.full
 def test_members_that_come_and_go_never_own_a_partition_twice(members: Members) -> None:
     first = members.start()
     second = members.start()
@@ -182,6 +183,7 @@ def test_classic_members_and_new_ones_share_until_one_kind_is_left(
     assert type_of(admin, group) == "CLASSIC"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("assignor", ["range", "cooperative-sticky"])
 def test_a_classic_member_joins_a_consumer_group_and_its_end_is_noticed(
     members: Members, assignor: str

@@ -254,6 +254,7 @@ def test_what_was_stored_is_committed_when_the_consumer_closes(
     assert committed.offset == 5
 
 
+@pytest.mark.full
 def test_a_commit_of_a_member_that_was_thrown_out_is_refused(
     bootstrap: str, admin: AdminClient, group: str, topic: str
 ) -> None:

@@ -186,7 +186,7 @@ def test_a_plain_producer_and_a_transaction_share_a_partition(
     assert kept(bootstrap, topic) == [b"0", b"1"]
 
 
-@pytest.mark.parametrize("is_commit", [True, False])
+@pytest.mark.parametrize("is_commit", [True, pytest.param(False, marks=pytest.mark.full)])
 def test_a_transaction_may_be_larger_than_a_segment(
     bootstrap: str, admin: AdminClient, topic: str, transactional_id: str, is_commit: bool
 ) -> None:
@@ -316,6 +316,7 @@ def test_a_newer_producer_fences_the_older_one_and_aborts_what_it_left_open(
     assert kept(bootstrap, topic) == [b"before", b"after"]
 
 
+@pytest.mark.full
 def test_a_newer_producer_fences_an_older_one_that_is_idle(
     bootstrap: str, admin: AdminClient, topic: str, transactional_id: str
 ) -> None:
@@ -446,6 +447,7 @@ def test_who_wants_a_stable_offset_is_told_to_wait_for_the_transaction_that_hold
     eventually(lambda: stable_offset() == (None, 7), what="the offset of the transaction")
 
 
+@pytest.mark.full
 def test_a_new_member_waits_for_the_offset_that_a_transaction_holds(
     bootstrap: str, member: Consumer, topic: str, group: str, transactional_id: str
 ) -> None:
@@ -589,7 +591,7 @@ def restart(broker: Broker, how: str) -> None:
     broker.start()
 
 
-HOW = pytest.mark.parametrize("how", ["killed", "stopped"])
+HOW = pytest.mark.parametrize("how", ["killed", pytest.param("stopped", marks=pytest.mark.full)])
 
 
 @pytest.fixture
@@ -613,6 +615,7 @@ def test_an_open_transaction_goes_on_after_a_restart(
     assert kept(own_broker.bootstrap, "orders") == [b"2", b"3"]
 
 
+@pytest.mark.full
 @HOW
 def test_a_transactional_id_is_taken_over_after_a_restart(
     own_broker: Broker, own_admin: AdminClient, how: str
@@ -655,6 +658,7 @@ def test_offsets_of_a_transaction_are_held_across_a_restart(
     consumer.close()
 
 
+@pytest.mark.full
 def test_a_transaction_that_timed_out_while_the_broker_was_away_is_aborted(
     own_broker: Broker, own_admin: AdminClient
 ) -> None:

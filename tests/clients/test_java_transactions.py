@@ -6,6 +6,7 @@ offsets in transactions, of which it aborts a third at random if told to.
 """
 
 import json
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ from tests.clients.transaction_steps import (
     visible,
 )
 from tests.support.broker_thread import BrokerThread
-from tests.support.java_tools import TOOLS, ToolRun, run_class, run_tool
+from tests.support.java_tools import TOOLS, ToolRun, has_compiler, run_class, run_tool
 from tests.support.message_copier import copier_arguments
 from tests.support.recorded_requests import recorded_requests
 
@@ -38,6 +39,7 @@ CONSOLE_CONSUMER = "consumer.ConsoleConsumer"
 TRANSACTION_LOG_FORMATTER = f"{TOOLS}.consumer.TransactionLogMessageFormatter"
 OFFSETS_FORMATTER = f"{TOOLS}.consumer.OffsetsMessageFormatter"
 SEGMENT_BYTES = 1024 * 1024
+ZOMBIE = Path(__file__).parents[1] / "support" / "Zombie.java"
 
 
 @pytest.fixture
@@ -100,6 +102,7 @@ def test_java_adds_partitions_by_writing_and_gets_an_epoch_for_each_transaction(
     assert found.epoch == 10
 
 
+@pytest.mark.full
 def test_java_asks_again_for_a_lost_answer_and_nothing_happens_twice(tmp_path: Path) -> None:
     with recorded_requests() as requests, BrokerThread(tmp_path / "data") as broker:
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})
@@ -127,6 +130,7 @@ def test_the_message_copier_copies_each_message_once_though_it_aborts_at_random(
     assert len(everything) > len(expected), "no transaction was aborted"
 
 
+@pytest.mark.full
 def test_requests_in_flight_keep_their_order_from_the_first_of_a_transaction_on(
     bootstrap: str, admin: AdminClient, topic: str, transactional_id: str
 ) -> None:
@@ -143,9 +147,50 @@ def test_requests_in_flight_keep_their_order_from_the_first_of_a_transaction_on(
     assert kept(bootstrap, topic) == [b"%d" % number for number in range(count)]
 
 
+@pytest.fixture(scope="module")
+def java_compiler() -> None:
+    """What runs a Java source file: part of a JDK, not of every Java."""
+    if not has_compiler():
+        assert "CI" not in os.environ, "this Java cannot compile: install a JDK"
+        pytest.skip("this Java cannot compile: install a JDK, such as openjdk-17-jdk-headless")
+
+
+FENCED_AT_COMMIT = ["commit: ProducerFencedException", "abort: ProducerFencedException"]
+# A write is told what lets its producer abort; that is when it hears that it is over.
+FENCED_AT_WRITE = [
+    "write: InvalidProducerEpochException",
+    "commit: InvalidProducerEpochException",
+    "abort: ProducerFencedException",
+]
+
+
+@pytest.mark.usefixtures("java_compiler")
+@pytest.mark.parametrize(
+    ("goes_on_with", "told"),
+    [
+        ("commit", FENCED_AT_COMMIT),
+        pytest.param("write", FENCED_AT_WRITE, marks=pytest.mark.full),
+    ],
+)
+def test_a_java_producer_that_was_replaced_is_fenced_and_what_it_left_open_aborted(
+    bootstrap: str,
+    admin: AdminClient,
+    topic: str,
+    transactional_id: str,
+    goes_on_with: str,
+    told: list[str],
+) -> None:
+    create_topic(admin, topic)
+    run = run_class(str(ZOMBIE), bootstrap, topic, transactional_id, goes_on_with).checked()
+    assert run.lines == told
+    assert kept(bootstrap, topic) == [b"of its successor"]
+    assert visible(bootstrap, topic, UNCOMMITTED) == [b"left open", b"of its successor"]
+
+
 # --- the tools ---------------------------------------------------------------------------------
 
 
+@pytest.mark.full
 def test_the_transactions_tool_shows_an_open_transaction(
     bootstrap: str, admin: AdminClient, topic: str, transactional_id: str
 ) -> None:
@@ -194,6 +239,7 @@ def test_the_transactions_tool_shows_an_ended_transaction(
     assert int(shown["LastTimestamp"]) > 1_700_000_000_000
 
 
+@pytest.mark.full
 def test_a_producer_was_seen_last_when_its_transaction_ended(
     bootstrap: str, admin: AdminClient, topic: str, transactional_id: str
 ) -> None:
@@ -211,6 +257,7 @@ def test_a_producer_was_seen_last_when_its_transaction_ended(
     assert int(shown["LastTimestamp"]) > 1_700_000_000_000
 
 
+@pytest.mark.full
 def test_the_transactions_tool_ends_a_transaction_by_force(
     bootstrap: str, admin: AdminClient, topic: str, transactional_id: str
 ) -> None:
@@ -228,6 +275,7 @@ def test_the_transactions_tool_ends_a_transaction_by_force(
     assert kept(bootstrap, topic) == []
 
 
+@pytest.mark.full
 def test_a_console_consumer_leaves_out_what_was_aborted(
     bootstrap: str, admin: AdminClient, topic: str, transactional_id: str
 ) -> None:
@@ -240,6 +288,7 @@ def test_a_console_consumer_leaves_out_what_was_aborted(
     assert consumed(bootstrap, topic, 6) == ["0", "1", "2", "3", "4", "5"]
 
 
+@pytest.mark.full
 def test_kafkas_formatters_read_what_transactions_leave_in_the_internal_topics(
     bootstrap: str, admin: AdminClient, topic: str, transactional_id: str
 ) -> None:

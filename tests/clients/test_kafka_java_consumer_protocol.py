@@ -89,16 +89,28 @@ def settle(*counts: tuple[JavaMember, int], within_s: float = 60.0) -> None:
     eventually(is_settled, within_s=within_s, what=f"{[count for _, count in counts]} partitions")
 
 
-def test_java_members_share_commit_and_are_described(
+NEW_PROTOCOL = ("--group-protocol", "consumer", "--group-remote-assignor", "range")
+
+
+def test_a_java_member_reads_and_commits(
+    bootstrap: str, admin: AdminClient, topic: str, start: Any
+) -> None:
+    create_topic(admin, topic, partitions=4)
+    produce(bootstrap, topic, numbered(100))
+    member = start(*NEW_PROTOCOL)
+    settle((member, 4))
+    eventually(lambda: member.committed == 100, what="100 records committed")
+
+
+@pytest.mark.full
+def test_java_members_share_and_are_described(
     bootstrap: str, admin: AdminClient, group: str, topic: str, start: Any
 ) -> None:
     create_topic(admin, topic, partitions=4)
     produce(bootstrap, topic, numbered(100))
-    options = ("--group-protocol", "consumer", "--group-remote-assignor", "range")
-    first = start(*options)
-    settle((first, 4))
+    first = start(*NEW_PROTOCOL)
     eventually(lambda: first.committed == 100, what="100 records committed")
-    second = start(*options)
+    second = start(*NEW_PROTOCOL)
     settle((first, 2), (second, 2))
     assert first.partitions in ({0, 1}, {2, 3})
 
@@ -116,6 +128,7 @@ def test_java_members_share_commit_and_are_described(
     settle((first, 4), within_s=CONSUMER_SESSION_MS / 1000 + 20)
 
 
+@pytest.mark.full
 def test_java_and_librdkafka_share_a_group_in_both_protocols(
     bootstrap: str, admin: AdminClient, group: str, topic: str, start: Any
 ) -> None:
@@ -134,6 +147,7 @@ def test_java_and_librdkafka_share_a_group_in_both_protocols(
         settle((old, 4))
 
 
+@pytest.mark.full
 def test_the_config_command_sets_and_shows_the_pace_of_a_group(bootstrap: str, group: str) -> None:
     where = ("--bootstrap-server", bootstrap, "--entity-type", "groups", "--entity-name", group)
     setting = "consumer.heartbeat.interval.ms=5000"

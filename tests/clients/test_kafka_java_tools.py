@@ -49,6 +49,7 @@ def commit(bootstrap: str, group: str, topic: str, count: int) -> None:
     consumer.close()
 
 
+@pytest.mark.full
 def test_topic_command_creates_describes_grows_lists_and_deletes(
     bootstrap: str, topic: str
 ) -> None:
@@ -83,6 +84,7 @@ def test_topic_command_reports_a_topic_that_exists(
     assert "TopicExistsException" in again.stderr
 
 
+@pytest.mark.full
 def test_config_command_sets_shows_and_takes_back_a_topics_setting(
     bootstrap: str, admin: AdminClient, topic: str
 ) -> None:
@@ -104,6 +106,7 @@ def test_config_command_sets_shows_and_takes_back_a_topics_setting(
     assert "cleanup.policy=compact" in shown
 
 
+@pytest.mark.full
 def test_consumer_group_command_lists_describes_resets_and_deletes(
     bootstrap: str, admin: AdminClient, topic: str, group: str
 ) -> None:
@@ -128,6 +131,7 @@ def test_consumer_group_command_lists_describes_resets_and_deletes(
     assert group not in groups("--list").lines
 
 
+@pytest.mark.full
 def test_consumer_group_command_shows_a_running_member(
     bootstrap: str, admin: AdminClient, topic: str, group: str
 ) -> None:
@@ -145,7 +149,7 @@ def test_consumer_group_command_shows_a_running_member(
     assert f"{topic}:0,1" in described.stdout
 
 
-@pytest.mark.parametrize("codec", ["none", "zstd"])
+@pytest.mark.parametrize("codec", ["none", pytest.param("zstd", marks=pytest.mark.full)])
 def test_producer_and_consumer_performance_move_every_record(
     bootstrap: str, admin: AdminClient, topic: str, codec: str
 ) -> None:
@@ -168,6 +172,7 @@ def test_producer_and_consumer_performance_move_every_record(
     assert dict(zip(names, figures, strict=True))["data.consumed.in.nMsg"] == "20000"
 
 
+@pytest.mark.full
 def test_verifiable_clients_account_for_every_record(
     bootstrap: str, admin: AdminClient, topic: str, group: str
 ) -> None:
@@ -191,6 +196,7 @@ def test_verifiable_clients_account_for_every_record(
     assert last_commit["offsets"] == [{"topic": topic, "partition": 0, "offset": 200}]
 
 
+@pytest.mark.full
 def test_end_to_end_latency_gets_every_record_back(
     bootstrap: str, admin: AdminClient, topic: str
 ) -> None:
@@ -218,6 +224,7 @@ def test_broker_api_versions_finds_every_request_that_clients_need_usable(bootst
     }
 
 
+@pytest.mark.full
 def test_get_offset_shell_and_delete_records_agree_about_the_ends(
     bootstrap: str, admin: AdminClient, topic: str, tmp_path: Path
 ) -> None:
@@ -236,6 +243,7 @@ def test_get_offset_shell_and_delete_records_agree_about_the_ends(
     assert offsets("earliest") == [f"{topic}:0:6", f"{topic}:1:0"]
 
 
+@pytest.mark.full
 def test_log_dirs_command_shows_the_size_of_each_partition(
     bootstrap: str, admin: AdminClient, topic: str
 ) -> None:
@@ -270,7 +278,10 @@ def test_what_the_console_producer_is_told_the_console_consumer_repeats(
     assert values_of(read(bootstrap, topic, 2)) == [b"first", b"second"]
 
 
-@pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
+@pytest.mark.parametrize(
+    "codec",
+    ["zstd", *(pytest.param(one, marks=pytest.mark.full) for one in ("gzip", "snappy", "lz4"))],
+)
 def test_java_reads_what_librdkafka_compressed(
     bootstrap: str, admin: AdminClient, topic: str, codec: str
 ) -> None:

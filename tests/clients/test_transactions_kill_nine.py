@@ -125,7 +125,7 @@ def test_kafkas_copier_copies_every_message_once_though_it_and_the_broker_are_ki
         while not copier.is_done:
             assert time.monotonic() < deadline, f"not done after {copier.starts} starts"
             time.sleep(random.uniform(0, 3.0))
-            if broker_kills + copier_kills >= 16:
+            if broker_kills + copier_kills >= 8:
                 continue
             if random.random() < 0.7:
                 broker_kills += 1
@@ -136,7 +136,7 @@ def test_kafkas_copier_copies_every_message_once_though_it_and_the_broker_are_ki
                 copier.kill()
     finally:
         copier.kill()
-    assert broker_kills > 2
+    assert broker_kills > 1
     assert copier.starts > 1
     assert_copied_once(broker.bootstrap, count, 1)
     assert len(visible(broker.bootstrap, "target", UNCOMMITTED)) > count, "nothing was aborted"

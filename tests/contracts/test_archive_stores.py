@@ -67,7 +67,9 @@ class StoreContract:
         topic = ArchivableTopic({0: numbered_records(4)})
         run_archive(store, topic)
         topic.partitions[0] += numbered_records(4, start=4)
-        store.write(f"topic=orders/partition=0/{4:020}-{8:020}.parquet", b"PAR1 half of it")
+        store.write(
+            f"topic=orders/partition=0/{4:020}-{8:020}-{0:016x}.parquet", b"PAR1 half of it"
+        )
         run_archive(store, topic)
         assert read_archive(store) == topic.partitions
 

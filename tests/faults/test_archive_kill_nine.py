@@ -28,8 +28,8 @@ from tests.support.waiting import eventually
 COMMAND = (sys.executable, "-m", "millstream", "topics")
 PARTITIONS = 2
 ARCHIVED_RECORDS = 6_000
-RESTORED_RECORDS = 200_000
-ROUNDS = [3, pytest.param(8, marks=pytest.mark.full)]
+RESTORED_RECORDS = 60_000
+ROUNDS = [1, pytest.param(8, marks=pytest.mark.full)]
 WITHIN_S = 30.0
 
 
@@ -82,7 +82,7 @@ def test_an_archive_that_is_killed_again_and_again_has_every_record_once(
         run_until_killed(broker, *args, progress=files, by=random.randrange(1, 15))
         for _ in range(rounds)
     ]
-    assert sum(killed) >= rounds - 1
+    assert sum(killed) >= max(1, rounds - 1)
     run(broker, *args)
     for partition in range(PARTITIONS):
         batches = archive.read(str(tmp_path), "orders", partition)
@@ -97,7 +97,7 @@ def assert_only_named_files(place: Path) -> None:
     assert manifest is not None
     for number, partition in manifest.partitions.items():
         folder = place / "topic=orders" / f"partition={number}"
-        named = {file_name(file.offsets) for file in partition.files}
+        named = {file_name(file.offsets, file.sha256) for file in partition.files}
         assert {path.name for path in folder.iterdir()} == named
 
 
@@ -131,7 +131,7 @@ def test_a_restore_that_is_killed_again_and_again_has_every_record_once(
         )
         for _ in range(rounds)
     ]
-    assert sum(killed) >= rounds - 1
+    assert sum(killed) >= max(1, rounds - 1)
     assert restored() < RESTORED_RECORDS
     run(broker, *args)
     consumer.close()
@@ -150,6 +150,7 @@ def assert_restored_once(broker: Broker, topic: str) -> None:
         assert found == [b"%d" % n for n in range(number, RESTORED_RECORDS, PARTITIONS)]
 
 
+@pytest.mark.full
 def test_a_broker_that_is_killed_meanwhile_gets_every_record_once(
     broker: Broker, tmp_path: Path
 ) -> None:

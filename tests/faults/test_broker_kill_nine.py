@@ -154,7 +154,7 @@ def start_again(broker: Broker, random: Random) -> None:
 @pytest.mark.parametrize(
     ("durability", "rounds"),
     [
-        ("synced", 6),
+        ("synced", 4),
         # What the process has written is the operating system's: it outlives kill -9 unsynced.
         ("relaxed", 3),
         pytest.param("synced", 20, marks=pytest.mark.full),

@@ -167,12 +167,13 @@ def wait_until_cleaned(broker: Broker, records_max: int) -> None:
 
 
 @pytest.mark.timeout(300)
+@pytest.mark.parametrize("kills", [1, pytest.param(6, marks=pytest.mark.full)])
 def test_the_last_values_survive_kill_nine_of_the_broker_while_it_compacts(
-    broker: Broker, capfd: pytest.CaptureFixture[str]
+    broker: Broker, capfd: pytest.CaptureFixture[str], kills: int
 ) -> None:
     load = KeyedLoad(broker.bootstrap)
     in_the_middle = 0
-    for number in range(6):
+    for number in range(kills):
         if number % 2:
             time.sleep(0.3 * number)
         else:
@@ -212,6 +213,7 @@ def test_a_compactor_that_is_killed_harms_nothing_and_is_reported(tmp_path: Path
         assert_no_traceback(broker.diagnostics)
 
 
+@pytest.mark.full
 @pytest.mark.timeout(300)
 def test_readers_find_every_last_value_while_segments_are_swapped_under_them(
     broker: Broker,

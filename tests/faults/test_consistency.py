@@ -112,6 +112,9 @@ CATCHES = {
     "fencing_not_checked": Catch(
         {Anomaly.LOST_WRITE, Anomaly.ABORTED_READ, Anomaly.PRECOMMITTED_READ}, ZOMBIES
     ),
+    "epoch_not_bumped": Catch(
+        {Anomaly.LOST_WRITE, Anomaly.ABORTED_READ, Anomaly.PRECOMMITTED_READ}, ZOMBIES
+    ),
     "last_stable_offset_ignored": Catch({Anomaly.PRECOMMITTED_READ}, ANY),
     "partitions_forgotten_at_restart": Catch(
         {Anomaly.LOST_WRITE, Anomaly.HANGING_TRANSACTION}, KILLS

@@ -58,7 +58,12 @@ def test_members_go_on_with_what_they_had(broker: Broker, members: Members) -> N
     members.settle((first, 4))
 
 
-@pytest.mark.parametrize("after_ms", [0, 100, 200, 300])
+FULL = pytest.mark.full
+
+
+@pytest.mark.parametrize(
+    "after_ms", [0, pytest.param(100, marks=FULL), 200, pytest.param(300, marks=FULL)]
+)
 def test_a_broker_killed_while_a_newcomer_joins_hands_out_each_partition_once(
     broker: Broker, members: Members, after_ms: int
 ) -> None:
@@ -71,7 +76,7 @@ def test_a_broker_killed_while_a_newcomer_joins_hands_out_each_partition_once(
     members.settle((first, 2), (second, 2))
 
 
-@pytest.mark.parametrize("assignor", ["range", "cooperative-sticky"])
+@pytest.mark.parametrize("assignor", ["range", pytest.param("cooperative-sticky", marks=FULL)])
 def test_a_group_of_both_protocols_survives(
     broker: Broker, members: Members, assignor: str
 ) -> None:

@@ -307,7 +307,7 @@ def test_what_was_reported_durable_survives_a_power_cut_at_every_step(
 
 @pytest.mark.full
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("seed", [2, 3])  # about a minute each; any other seed does as well
+@pytest.mark.parametrize("seed", [2])  # about a minute; any other seed does as well
 @pytest.mark.parametrize("config", [STRICT, RELAXED], ids=["strict", "relaxed"])
 def test_it_survives_in_longer_histories_too(lock_path: Path, config: LogConfig, seed: int) -> None:
     check_all(sweep(lock_path, config, seed=seed, turns=90))

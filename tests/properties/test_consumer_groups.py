@@ -347,7 +347,9 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
         assert before == [client.owned for client in self.clients]
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize(
+    "seed", [*range(20), *(pytest.param(seed, marks=pytest.mark.full) for seed in range(20, 60))]
+)
 def test_in_long_histories_no_partition_is_owned_twice(seed: int) -> None:
     """Longer ones than Hypothesis makes, in phases: now these clients are up, now those."""
     random = Random(seed)

@@ -59,7 +59,10 @@ def java_class_command(
 def run_class(
     class_name: str, *arguments: str, stdin: str = "", timeout_s: float = TOOL_TIMEOUT_S
 ) -> ToolRun:
-    """Run a class by its full name; `subprocess.TimeoutExpired` when it takes too long."""
+    """Run a class by its full name, or a source file by its path.
+
+    `subprocess.TimeoutExpired` when it takes too long.
+    """
     done = subprocess.run(
         java_class_command(class_name, *arguments),
         input=stdin,
@@ -73,6 +76,12 @@ def run_class(
         stdout=done.stdout,
         stderr=done.stderr,
     )
+
+
+def has_compiler() -> bool:
+    """Whether this Java can run a source file."""
+    done = subprocess.run([java_command(), "--list-modules"], capture_output=True, text=True)
+    return "jdk.compiler@" in done.stdout
 
 
 def run_tool(

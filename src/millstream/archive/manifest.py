@@ -75,12 +75,46 @@ class ArchivedPartition:
         gap = OffsetRange(start=self.offsets.end, end=until)
         return replace(self._reaching(until), gaps=(*self.gaps, gap))
 
+    def lacks(self, offsets: OffsetRange) -> list[OffsetRange]:
+        """What of `offsets` can be put in: before the start, in gaps, and right at the end."""
+        start, end = self.offsets.start, self.offsets.end
+        open_ranges = [OffsetRange(start=0, end=start), *self.gaps]
+        if offsets.start <= end:
+            open_ranges.append(OffsetRange(start=end, end=max(end, offsets.end)))
+        found = [_common(offsets, one) for one in open_ranges]
+        return [one for one in found if one]
+
+    def with_found(self, file: ArchivedFile) -> "ArchivedPartition":
+        """A file of which every offset is lacking (`lacks`)."""
+        if file.offsets.start == self.offsets.end:
+            return self.with_file(file)
+        start = min(file.offsets.start, self.offsets.start)
+        before = OffsetRange(start=file.offsets.end, end=self.offsets.start)
+        gaps = [rest for gap in self.gaps for rest in _without(gap, file.offsets)]
+        return replace(
+            self,
+            offsets=OffsetRange(start=start, end=self.offsets.end),
+            files=tuple(sorted((*self.files, file), key=lambda one: one.offsets.start)),
+            gaps=(before, *gaps) if before else tuple(gaps),
+        )
+
     def without_records(self, *, until: int) -> "ArchivedPartition":
         """Up to `until` there was nothing to read: markers, or what was aborted or compacted."""
         return self._reaching(until)
 
     def _reaching(self, end: int) -> "ArchivedPartition":
         return replace(self, offsets=OffsetRange(start=self.offsets.start, end=end))
+
+
+def _common(one: OffsetRange, other: OffsetRange) -> OffsetRange:
+    return OffsetRange(start=max(one.start, other.start), end=min(one.end, other.end))
+
+
+def _without(gap: OffsetRange, offsets: OffsetRange) -> list[OffsetRange]:
+    """What is left of a gap on both sides of `offsets`."""
+    before = OffsetRange(start=gap.start, end=min(gap.end, offsets.start))
+    after = OffsetRange(start=max(gap.start, offsets.end), end=gap.end)
+    return [rest for rest in (before, after) if rest]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

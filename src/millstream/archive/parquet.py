@@ -19,7 +19,7 @@ from millstream.archive.plan import FileLimits
 from millstream.archive.selection import Selection
 from millstream.base.errors import Corrupt, Rejected
 from millstream.base.offsets import OffsetRange
-from millstream.base.quantity import MIB
+from millstream.base.quantity import INT64_MAX, MIB
 from millstream.base.record import Header
 
 if TYPE_CHECKING:
@@ -265,6 +265,30 @@ def describe(content: bytes) -> tuple[Origin, ArchivedFile] | None:
         sha256=checksum(content),
         time_min_ms=min(times, default=None),
         time_max_ms=max(times, default=None),
+    )
+
+
+def cut(content: bytes, origin: Origin, within: OffsetRange) -> tuple[ArchivedFile, bytes]:
+    """A file of its own with what a file has in `within`."""
+    limits = FileLimits(records_max=INT64_MAX, bytes_max=INT64_MAX)
+    builder = FileBuilder(origin, within.start, limits)
+    selection = Selection(start=within.start, end=within.end)
+    for batch in batches(content, partition=origin.partition, selection=selection):
+        builder.add(_from_batch(batch))
+    return builder.finish(end=within.end)
+
+
+def _from_batch(batch: "pyarrow.RecordBatch") -> Columns:
+    import pyarrow as pa
+
+    headers = batch.column("headers").to_pylist()
+    return Columns(
+        offsets=batch.column("offset").to_pylist(),
+        times_ms=batch.column("timestamp").cast(pa.int64()).to_pylist(),
+        timestamp_types=batch.column("timestamp_type").to_pylist(),
+        keys=batch.column("key").to_pylist(),
+        values=batch.column("value").to_pylist(),
+        headers=[[(one["name"], one["value"]) for one in row] for row in headers],
     )
 
 

@@ -80,7 +80,7 @@ def continue_with(manifest: Manifest | None, source: Source, *, allow_gaps: bool
         )
     _check_ends(manifest, source)
     # A partition that was added after the first run is owed to the archive from its start.
-    known = {n: manifest.partitions.get(n, _nothing_from(0)) for n in source.available}
+    known = {n: manifest.partitions.get(n, nothing_from(0)) for n in source.available}
     gaps = _gaps(known, source)
     if gaps and not allow_gaps:
         raise GapBeforeArchive(topic=source.topic, gaps=gaps)
@@ -95,11 +95,11 @@ def _first_manifest(source: Source) -> Manifest:
         topic=source.topic,
         topic_id=source.topic_id,
         config=dict(source.config),
-        partitions={n: _nothing_from(within.start) for n, within in source.available.items()},
+        partitions={n: nothing_from(within.start) for n, within in source.available.items()},
     )
 
 
-def _nothing_from(start: int) -> ArchivedPartition:
+def nothing_from(start: int) -> ArchivedPartition:
     return ArchivedPartition(offsets=OffsetRange(start=start, end=start))
 
 

@@ -61,7 +61,7 @@ def read_partition(
 
 def read_checked(store: Store, topic: str, partition: int, file: ArchivedFile) -> bytes:
     """The bytes that were written, or an error that names the file."""
-    path = file_path(topic, partition, file.offsets)
+    path = file_path(topic, partition, file.offsets, file.sha256)
     content = store.read(path)
     place = f"{store.place}/{path}"
     if content is None:

@@ -4,7 +4,8 @@ The order is the archive's, so that the n-th record of a partition is the same i
 is what lets an interrupted restore go on by counting. Does not write: `commands/topic_restorer.py`.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from millstream.archive.manifest import Manifest
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     import pyarrow
 
 OFFSET_HEADER = "millstream.offset"
+# librdkafka takes 0 for "now": the nearest time that it can send is a millisecond later.
+TIME_MS_MIN = 1
 
 # What would delete or change restored records: they are old, and keep the times they had.
 RESTORING_CONFIG: Mapping[str, str] = {
@@ -39,6 +42,35 @@ class RestoredRecord(NamedTuple):
     key: bytes | None
     value: bytes | None
     headers: tuple[Header, ...]
+
+
+def first_difference(
+    due: Iterator[RestoredRecord],
+    found: Iterable[tuple[int, RestoredRecord]],
+    *,
+    end: int,
+    may_have_holes: bool,
+) -> str | None:
+    """Why what was found at offsets [0, end) is not what was due there; None if it is.
+
+    Holes are what compaction makes. It never takes the last record.
+    """
+    at = 0
+    for offset, record in found:
+        if offset > at and not may_have_holes:
+            return f"offset {at} has none"
+        expected = next(islice(due, offset - at, None), None)
+        if expected is None:
+            return f"it has {end}, the archive fewer"
+        if record != sent(expected):
+            return f"offset {offset} has another one"
+        at = offset + 1
+    return f"offset {end - 1} has none" if at < end else None
+
+
+def sent(record: RestoredRecord) -> RestoredRecord:
+    """As it is in a topic after a client sent it."""
+    return record._replace(time_ms=max(TIME_MS_MIN, record.time_ms or 0))
 
 
 def restored_config(archived: Mapping[str, str]) -> dict[str, str]:

@@ -51,9 +51,13 @@ class ArchiveInUse(Rejected):
 
 
 class Store(Protocol):
-    """Files by name, `/` between folders. `place` is how a person calls it."""
+    """Files by name, `/` between folders. `place` is how a person calls it.
+
+    `has_lock` says whether `hold` keeps every other writer away.
+    """
 
     place: str
+    has_lock: bool
 
     def read(self, path: str) -> bytes | None:
         """The whole content, or None if there is no such file."""
@@ -96,6 +100,8 @@ def without_secrets(place: str) -> str:
 
 class DiskStore:
     """A `Store` in a directory of the machine, by way of the `Disk` port."""
+
+    has_lock = True
 
     def __init__(self, disk: Disk, root: Path, *, place: str | None = None) -> None:
         self._disk = disk
@@ -158,8 +164,10 @@ class ObjectStore:
     """A `Store` on any file system of pyarrow: S3, Google's and Azure's, HDFS.
 
     An object appears when its upload is complete. There is no lock: writers notice one another
-    by the manifest's revision.
+    by the manifest.
     """
+
+    has_lock = False
 
     def __init__(self, filesystem: Any, root: str, *, place: str) -> None:
         self._filesystem = filesystem

@@ -17,13 +17,13 @@ from millstream.archive.stores import Store, open_store
 from millstream.base.errors import Rejected
 from millstream.base.quantity import INT64_MAX
 from millstream.commands.cluster import Cluster, open_cluster
-from millstream.commands.connecting import require_not_internal
+from millstream.commands.connecting import Partition, require_not_internal
 from millstream.commands.options import BadUsage, parse_topic_configs
 from millstream.commands.output import counted, print_json, say, terminate_as_interrupt
 from millstream.commands.positions import AtOffset, AtTime, parse_position
 from millstream.commands.produce import Compression
 from millstream.commands.progress import progress_of
-from millstream.commands.topic_restorer import Restorer
+from millstream.commands.topic_restorer import HoldsOtherRecords, Restorer
 
 # Requests of a restore that was killed may still be on their way into the topic.
 SETTLED_SECONDS = 1.0
@@ -163,7 +163,15 @@ def _restore(
     selection: Selection,
     ends: dict[int, int],
 ) -> None:
+    """Every partition is compared before the first record is written."""
+    for number in sorted(ends):
+        if ends[number] and number not in manifest.partitions:
+            part = Partition(restorer.target, number)
+            raise HoldsOtherRecords(partition=part, reason="the archive has no such partition")
     with progress_of(manifest.records, "records") as advance:
+        for number in sorted(manifest.partitions):
+            records = restored_records(store, manifest, number, selection)
+            restorer.check(number, records, done=ends[number], advance=advance)
         for number in sorted(manifest.partitions):
             records = restored_records(store, manifest, number, selection)
             restorer.restore(number, records, done=ends[number], advance=advance)

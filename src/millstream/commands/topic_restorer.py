@@ -1,30 +1,29 @@
 """Writes restored records to a topic, each once and in order.
 
 The n-th record of a partition gets offset n. So the end of the topic says how much of a restore
-is done, and an interrupted one goes on there. Every acknowledged offset is compared with the one
-that is due: another writer is noticed at its first record. Uses no transactions, which would take
-offsets for their markers.
+is done, and an interrupted one goes on there, after everything that is there was compared with
+the archive. Every acknowledged offset is compared with the one that is due: another writer is
+noticed at its first record. Uses no transactions, which would take offsets for their markers.
 """
 
 from collections.abc import Callable, Iterator
+from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from millstream.archive.parquet import Columns
-from millstream.archive.restored import RestoredRecord
+from millstream.archive.restored import TIME_MS_MIN, RestoredRecord, first_difference
 from millstream.base.errors import MillstreamError, Rejected
 from millstream.base.offsets import OffsetRange
 from millstream.commands.cluster import Cluster
 from millstream.commands.connecting import Partition, Watch, bootstrap, client_config, error_from
 from millstream.commands.produce import Compression, batch_bytes_max
-from millstream.commands.topic_reader import TopicReader
+from millstream.commands.topic_reader import RetentionCameFirst, TopicReader
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message
 
 POLL_EVERY_RECORDS = 1_000
-# librdkafka takes 0 for "now": the nearest time that it can send is a millisecond later.
-TIME_MS_MIN = 1
 
 Records = Iterator[RestoredRecord]
 
@@ -54,7 +53,7 @@ class Restorer:
         from confluent_kafka import Producer
 
         self._cluster = cluster
-        self._target = target
+        self.target = target
         self._watch = Watch(cluster.brokers)
         self._failure: MillstreamError | None = None
         self._reader: TopicReader | None = None
@@ -65,14 +64,43 @@ class Restorer:
         config |= {"batch.size": batch_bytes_max(cluster, target), "on_delivery": self._on_report}
         self._producer = Producer(config)
 
+    def check(
+        self, number: int, records: Records, *, done: int, advance: Callable[[int], None]
+    ) -> None:
+        """The records that are there, offsets [0, done), must be the first ones of `records`."""
+        if not done:
+            return
+        part = Partition(self.target, number)
+        found = self._found(part, done, advance)
+        has_holes = self._is_compacted
+        reason = first_difference(records, found, end=done, may_have_holes=has_holes)
+        if reason is not None:
+            raise HoldsOtherRecords(partition=part, reason=reason)
+
+    def _found(
+        self, part: Partition, done: int, advance: Callable[[int], None]
+    ) -> Iterator[tuple[int, RestoredRecord]]:
+        if self._reader is None:
+            self._reader = TopicReader(self._cluster)
+        try:
+            for columns in self._reader.read(part, OffsetRange(start=0, end=done)):
+                yield from zip(columns.offsets, _records(columns), strict=True)
+                advance(len(columns))
+        except RetentionCameFirst as error:
+            reason = f"offset {error.offset} was deleted, and cannot be compared"
+            raise HoldsOtherRecords(partition=part, reason=reason) from None
+
+    @cached_property
+    def _is_compacted(self) -> bool:
+        policy = self._cluster.configs([self.target])[self.target]["cleanup.policy"]
+        return "compact" in policy.value
+
     def restore(
         self, number: int, records: Records, *, done: int, advance: Callable[[int], None]
     ) -> None:
-        """Write what comes after the first `done` records: those are there."""
+        """Write what comes after the first `done` records: those are there (`check`)."""
         self.due[number] = done
-        if done:
-            self._check_last(Partition(self._target, number), records, done=done)
-            advance(done)
+        records = islice(records, done, None)
         for record in islice(records, 1):
             self._send(number, record)
             self.flush()  # alone: if another writer is there, one record tells
@@ -82,18 +110,6 @@ class Restorer:
                 self._poll(0)
                 advance(POLL_EVERY_RECORDS)
 
-    def _check_last(self, part: Partition, records: Records, *, done: int) -> None:
-        """The last record that is there must be the last one of what was restored."""
-        expected = next(islice(records, done - 1, None), None)
-        if expected is None:
-            raise HoldsOtherRecords(partition=part, reason=f"it has {done}, the archive fewer")
-        if self._reader is None:
-            self._reader = TopicReader(self._cluster)
-        within = OffsetRange(start=done - 1, end=done)
-        found = [_first_record(columns) for columns in self._reader.read(part, within)]
-        if found != [_sendable(expected)]:
-            raise HoldsOtherRecords(partition=part, reason=f"offset {done - 1} has another one")
-
     def _send(self, number: int, record: RestoredRecord) -> None:
         time_ms = record.time_ms or 0
         if time_ms < TIME_MS_MIN:
@@ -102,7 +118,7 @@ class Restorer:
         while True:
             try:
                 self._producer.produce(
-                    self._target,
+                    self.target,
                     partition=number,
                     key=record.key,
                     value=record.value,
@@ -123,7 +139,7 @@ class Restorer:
             self.due[number] += 1
             self.restored += 1
         else:
-            self._failure = self._failure_from(error, Partition(self._target, number), found)
+            self._failure = self._failure_from(error, Partition(self.target, number), found)
 
     def _failure_from(
         self, error: "KafkaError | None", part: Partition, found: int | None
@@ -156,10 +172,6 @@ class Restorer:
             self._reader.close()
 
 
-def _sendable(record: RestoredRecord) -> RestoredRecord:
-    return record._replace(time_ms=max(TIME_MS_MIN, record.time_ms or 0))
-
-
 def _producer_config(cluster: Cluster, watch: Watch, compression: Compression) -> dict[str, Any]:
     return client_config(cluster.brokers, watch) | {
         "acks": "all",
@@ -173,6 +185,6 @@ def _producer_config(cluster: Cluster, watch: Watch, compression: Compression) -
     }
 
 
-def _first_record(columns: Columns) -> RestoredRecord:
-    headers = tuple((name, value) for name, value in columns.headers[0])
-    return RestoredRecord(columns.times_ms[0], columns.keys[0], columns.values[0], headers)
+def _records(columns: Columns) -> Iterator[RestoredRecord]:
+    rows = zip(columns.times_ms, columns.keys, columns.values, columns.headers, strict=True)
+    return (RestoredRecord(at, key, value, tuple(headers)) for at, key, value, headers in rows)

@@ -154,6 +154,23 @@ def fencing_not_checked() -> None:
     replace(ProducerStates, "check_epoch", always(None))
 
 
+def epoch_not_bumped() -> None:
+    """A new producer ends its predecessor's transaction, but does not fence it: both have the same
+    epoch. Gaps pass as well: else the two would collide in their sequence, and get errors.
+    """
+    replace(Transaction, "renew", _in_the_same_epoch)
+    replace(Transaction, "fence", _in_the_same_epoch)
+    replace(ProducerStates, "_expect", always(None))
+
+
+def _in_the_same_epoch(step: Function) -> Function:
+    def keep_epoch(transaction: Transaction, *arguments: Any, **options: Any) -> Transaction:
+        stepped: Transaction = step(transaction, *arguments, **options)
+        return dataclasses.replace(stepped, epoch=transaction.epoch)
+
+    return keep_epoch
+
+
 def last_stable_offset_ignored() -> None:
     def unstable(advance: Function) -> Function:
         def advance_all(log: PartitionLog, high_watermark: int) -> None:
@@ -188,6 +205,7 @@ BUGS: Mapping[str, Callable[[], None]] = {
         aborted_offsets_applied,
         predecessor_left_open,
         fencing_not_checked,
+        epoch_not_bumped,
         last_stable_offset_ignored,
         partitions_forgotten_at_restart,
     )

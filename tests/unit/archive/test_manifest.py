@@ -100,3 +100,46 @@ def test_a_damaged_manifest_is_named_and_not_used(content: bytes) -> None:
 def test_a_newer_format_is_left_alone() -> None:
     with pytest.raises(NewerArchive, match="format 2, this version reads up to 1"):
         manifest_from_json(changed(format=2), place="here")
+
+
+# --- what is found in files that no manifest names ---------------------------------------------
+
+
+HELD = ArchivedPartition(
+    offsets=OffsetRange(start=4, end=20),
+    files=(file(4, 8), file(12, 20)),
+    gaps=(OffsetRange(start=8, end=12),),
+)
+
+
+@pytest.mark.parametrize(
+    ("found", "lacking"),
+    [
+        ((4, 8), []),
+        ((0, 2), [(0, 2)]),
+        ((2, 6), [(2, 4)]),
+        ((9, 11), [(9, 11)]),
+        ((6, 14), [(8, 12)]),
+        ((20, 24), [(20, 24)]),
+        ((16, 24), [(20, 24)]),
+        ((21, 24), []),
+        ((0, 30), [(0, 4), (8, 12), (20, 30)]),
+    ],
+)
+def test_what_is_lacking_is_put_in_and_not_lacking_then(
+    found: tuple[int, int], lacking: list[tuple[int, int]]
+) -> None:
+    offsets = OffsetRange(start=found[0], end=found[1])
+    assert [(one.start, one.end) for one in HELD.lacks(offsets)] == lacking
+    grown = HELD
+    for one in HELD.lacks(offsets):
+        grown = grown.with_found(file(one.start, one.end))
+    assert grown.lacks(offsets) == []
+    manifest = Manifest(topic="orders", topic_id="id", partitions={0: grown})
+    assert manifest_from_json(manifest_to_json(manifest), place="here") == manifest
+
+
+def test_what_is_between_an_earlier_file_and_the_start_is_a_gap() -> None:
+    grown = HELD.with_found(file(0, 2))
+    assert [str(gap) for gap in grown.gaps] == ["[2, 4)", "[8, 12)"]
+    assert str(grown.offsets) == "[0, 20)"
