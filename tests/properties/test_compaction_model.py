@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -291,9 +292,23 @@ steps = st.one_of(
 )
 
 
-@settings(max_examples=120, deadline=None)
-@given(st.lists(steps, min_size=20, max_size=80))
+histories = st.lists(steps, min_size=20, max_size=80)
+
+
+@settings(max_examples=40, deadline=None)
+@given(histories)
 def test_a_cleaned_log_tells_the_same_story(history: list[Step]) -> None:
+    tell(history)
+
+
+@pytest.mark.full
+@settings(max_examples=400, deadline=None)
+@given(histories)
+def test_a_cleaned_log_tells_the_same_story_of_many_histories(history: list[Step]) -> None:
+    tell(history)
+
+
+def tell(history: list[Step]) -> None:
     machine = Machine()
     for step in history:
         step(machine)

@@ -24,7 +24,7 @@ CHECKED_SUFFIX = ".checked"
 
 def save_checked(disk: Disk, path: Path, content: bytes) -> None:
     """Replace the file and its copy: after a crash `load_checked` gives the old or the new one."""
-    replace_file(disk, _copy_of(path), checked_copy(content))
+    replace_file(disk, copy_of(path), checked_copy(content))
     replace_file(disk, path, content)
 
 
@@ -35,17 +35,17 @@ def checked_copy(content: bytes) -> bytes:
 def load_checked(disk: Disk, path: Path) -> bytes | None:
     """The content, from whichever of the two is sound; None if there is neither."""
     content = read_file(disk, path)
-    copy = read_file(disk, _copy_of(path))
+    copy = read_file(disk, copy_of(path))
     if copy is None:  # Kafka wrote the directory, or somebody mended it by hand
         return content
     proven = copy[CRC_BYTES:]
     if int.from_bytes(copy[:CRC_BYTES], "big") != crc32c(proven):
         logger.error(
             "%s: damaged somewhere in bytes 0 to %d (checksum); %s is used in its place",
-            _copy_of(path), len(copy), path.name,
+            copy_of(path), len(copy), path.name,
         )  # fmt: skip
         return content
-    if content != proven:
+    if (content or b"") != proven:  # an empty list may have the copy alone
         logger.error(
             "%s: differs from its checked copy from byte %d on (damage, or a crash between "
             "writing the two); the copy is used",
@@ -54,7 +54,7 @@ def load_checked(disk: Disk, path: Path) -> bytes | None:
     return proven
 
 
-def _copy_of(path: Path) -> Path:
+def copy_of(path: Path) -> Path:
     return path.with_name(path.name + CHECKED_SUFFIX)
 
 

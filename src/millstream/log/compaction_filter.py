@@ -28,6 +28,7 @@ from millstream.log.record_batch import (
     BatchHeader,
     Codec,
     CorruptBatch,
+    DecompressedTooLarge,
     InvalidBatch,
     compress,
     decompress,
@@ -42,7 +43,11 @@ DIGEST_BYTES = KEY_BYTES_MAX + 1
 # One key in the map: an entry of the dict (100 bytes at its emptiest), an int (32), and the bytes
 # object (33 and the key's own).
 ENTRY_BYTES = 100 + 32 + 33 + DIGEST_BYTES
+VARINT_BYTES_MAX = 10  # of 64 bits, seven in each
 NULL = 1  # the varint -1: the length of a key or value that is null
+# The keys of a produced batch are looked at while clients wait: it may unfold to so many times
+# `max.message.bytes`, of a topic that is compacted, and is refused if it is more.
+CHECKED_RATIO_MAX = 16
 
 
 def key_digest(key: bytes) -> bytes:
@@ -57,12 +62,14 @@ class Payload(NamedTuple):
     end: int
 
 
-def read_payload(header: BatchHeader, data: bytes, at: int) -> Payload:
+def read_payload(
+    header: BatchHeader, data: bytes, at: int, *, bytes_max: int | None = None
+) -> Payload:
     """The records of the batch that starts at `at`; without a copy if they are not compressed."""
     if header.attributes & CODEC_MASK == Codec.NONE or header.record_count == 0:
         return Payload(data, at + HEADER_BYTES, at + header.size_bytes)
     body = memoryview(data)[at + HEADER_BYTES : at + header.size_bytes]
-    plain = bytes(decompress(header.codec, body))
+    plain = bytes(decompress(header.codec, body, bytes_max=bytes_max))
     return Payload(plain, 0, len(plain))
 
 
@@ -212,17 +219,66 @@ def _read_records(header: BatchHeader, payload: Payload) -> Iterator[_Record]:
         raise CorruptBatch(f"{end - at} bytes stand behind its records")
 
 
-def check_keys(header: BatchHeader, batch: Bytes) -> None:
+def check_keys(header: BatchHeader, batch: Bytes, *, message_bytes_max: int) -> None:
     """Raise InvalidBatch unless every record has a key, and its offset is its place.
 
     Without a key nothing could ever replace it.
     """
-    payload = read_payload(header, bytes(batch), 0)
-    for number, record in enumerate(_read_records(header, payload)):
-        if record.key is None:
-            raise InvalidBatch("a compacted topic takes no record without a key")
-        if record.offset != header.base_offset + number:
-            raise InvalidBatch(f"record {number} is numbered {record.offset - header.base_offset}")
+    bytes_max = CHECKED_RATIO_MAX * message_bytes_max
+    try:
+        payload = read_payload(header, bytes(batch), 0, bytes_max=bytes_max)
+    except DecompressedTooLarge as error:
+        raise InvalidBatch(
+            f"{error.reason}: a compacted topic takes {CHECKED_RATIO_MAX} times max.message.bytes"
+        ) from error
+    check_records(header, payload)
+
+
+def check_records(header: BatchHeader, payload: Payload) -> None:
+    """The loop of `check_keys`: every produced record passes it while clients wait."""
+    data, at, end = payload
+    try:
+        for place in range(0, 2 * header.record_count, 2):  # as a varint that is not decoded
+            length = data[at]
+            if length < 0x80:
+                at += 1
+            elif (high := data[at + 1]) < 0x80:
+                length = length & 0x7F | high << 7
+                at += 2
+            else:
+                length, at = _read_unsigned(data, at)
+            record_end = at + (length >> 1)
+            at += 1  # attributes
+            if data[at] > 0x7F:  # timestamp
+                start = at
+                at += 1
+                while data[at] > 0x7F:
+                    at += 1
+                if at - start >= VARINT_BYTES_MAX:
+                    raise CorruptBatch("a varint is longer than ten bytes")
+            delta = data[at + 1]
+            if delta < 0x80:
+                at += 2
+            elif (high := data[at + 2]) < 0x80:
+                delta = delta & 0x7F | high << 7
+                at += 3
+            else:
+                delta, at = _read_unsigned(data, at + 1)
+            if delta != place:
+                raise InvalidBatch(f"record {place >> 1} is numbered {delta >> 1}")
+            key_bytes = data[at]
+            if key_bytes > 0x7F:
+                key_bytes, at = _read_unsigned(data, at)
+                at -= 1
+            if key_bytes == NULL:
+                raise InvalidBatch("a compacted topic takes no record without a key")
+            if at + 1 + (key_bytes >> 1) >= record_end or record_end > end:
+                raise CorruptBatch(f"record {place >> 1} does not fit its batch")
+            at = record_end
+    except IndexError:
+        raise CorruptBatch("its records end in the middle of one") from None
+    if at != end:
+        raise CorruptBatch(f"{end - at} bytes stand behind its records")
 
 
 class Kept(NamedTuple):

@@ -9,7 +9,7 @@ after the values that it hides. Runs in a process of its own (broker/compactor_p
 threads and asks no clock.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -17,7 +17,7 @@ from typing import NamedTuple
 from millstream.base.disk import Bytes, Disk, DiskFile
 from millstream.base.errors import Corrupt
 from millstream.log.batch_walk import WALK_CHUNK_BYTES, BrokenAt, Walk
-from millstream.log.checked_files import checked_copy
+from millstream.log.checked_files import CHECKED_SUFFIX, checked_copy
 from millstream.log.compaction import NO_DATA, SegmentFacts, has_room_for
 from millstream.log.compaction_filter import (
     LatestOffsets,
@@ -50,7 +50,6 @@ from millstream.log.segment import (
 )
 from millstream.log.transaction_index import (
     TXN_INDEX_SUFFIX,
-    TXN_INDEX_SUFFIXES,
     AbortedTransaction,
     to_bytes,
 )
@@ -111,6 +110,8 @@ class CompactionRun:
     job: CompactionJob
     pace: Callable[[int], None] = never_wait
     counts: CompactionCounts = field(default_factory=CompactionCounts)
+    # Of producers without data: their last marker in the dirty segments.
+    last_markers: dict[int, int] = field(default_factory=dict)
 
     def run(self) -> Iterator[CleanedSegment | CompactionDone]:
         """Each cleaned segment as soon as it is complete on disk, and then the end."""
@@ -143,7 +144,13 @@ class CompactionRun:
                     return self._ready(latest)
                 if header.is_control:
                     transactions.is_spent(header, read_marker(memoryview(data)[at:]))
+                    self._note_marker(header)
         return self._ready(latest)
+
+    def _note_marker(self, header: BatchHeader) -> None:
+        last = self.job.last_of_producers.get(header.producer_id)
+        if last == (NO_DATA, header.producer_epoch):
+            self.last_markers[header.producer_id] = header.last_offset
 
     def _ready(self, latest: LatestOffsets) -> LatestOffsets:
         latest.freeze()
@@ -163,7 +170,7 @@ class CompactionRun:
     ) -> Iterator[CleanedSegment | None]:
         """Clean one after the other; what is left of neighbours becomes one, if it fits."""
         transactions = TransactionTracker(self.job.aborted)
-        sieve = Sieve(self.job, latest, transactions)
+        sieve = Sieve(self.job, latest, transactions, self.last_markers)
         target: SegmentTarget | None = None
         try:
             for segment in segments:
@@ -229,6 +236,7 @@ class Sieve:
     job: CompactionJob
     latest: LatestOffsets
     transactions: TransactionTracker
+    last_markers: Mapping[int, int]
 
     def sift(self, header: BatchHeader, data: bytes, at: int) -> Left | None:
         """What is left of a batch: UNCHANGED, a smaller one, or None if nothing is."""
@@ -247,14 +255,20 @@ class Sieve:
         return UNCHANGED if header.record_count == 0 else empty_batch(header)
 
     def _must_stay(self, header: BatchHeader) -> bool:
-        """Even an empty batch stays if it is the last of its producer: it has the sequence."""
+        """Even an empty batch stays if it is the last of its producer: it has the sequence.
+
+        Without data it is the last marker, which has the epoch.
+        """
         if header.producer_id == NO_PRODUCER_ID:
             return False
         last = self.job.last_of_producers.get(header.producer_id)
         if last is None:
             return False
         if last.offset == NO_DATA:
-            return header.is_control and header.producer_epoch == last.epoch
+            is_of_epoch = header.is_control and header.producer_epoch == last.epoch
+            return is_of_epoch and header.last_offset >= self.last_markers.get(
+                header.producer_id, header.last_offset
+            )
         return header.last_offset == last.offset
 
     def _sift_marker(self, header: BatchHeader, data: bytes, at: int) -> Left | None:
@@ -501,17 +515,18 @@ class SegmentTarget:
         self._disk.sync_directory(self._job.directory)
 
     def _save_aborted(self, aborted: Sequence[AbortedTransaction]) -> None:
-        """An empty list is written too, if it must replace another one."""
-        directory = self._job.directory
-        name = segment_name(self.base_offset) + TXN_INDEX_SUFFIX
-        if not aborted and not self._disk.exists(directory / name):
-            return
+        """Of an empty list the checked copy alone, unless it must replace another one."""
         content = to_bytes(aborted)
-        for suffix, data in zip(TXN_INDEX_SUFFIXES, (content, checked_copy(content)), strict=True):
-            file = self._disk.open(cleaned_path(directory, self.base_offset, suffix))
-            file.overwrite(data)
-            file.sync()
-            file.close()
+        replaced = self._job.directory / (segment_name(self.base_offset) + TXN_INDEX_SUFFIX)
+        if content or self._disk.exists(replaced):
+            self._save(TXN_INDEX_SUFFIX, content)
+        self._save(TXN_INDEX_SUFFIX + CHECKED_SUFFIX, checked_copy(content))
+
+    def _save(self, suffix: str, content: bytes) -> None:
+        file = self._disk.open(cleaned_path(self._job.directory, self.base_offset, suffix))
+        file.overwrite(content)
+        file.sync()
+        file.close()
 
     def close(self) -> None:
         if self._segment is not None:

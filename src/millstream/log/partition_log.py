@@ -227,7 +227,7 @@ class PartitionLog:
         if header.attributes & TRANSACTIONAL and not in_transaction:
             raise InvalidBatch("it is part of a transaction, and its request names none")
         if self.config.is_compacted:
-            check_keys(header, batch)
+            check_keys(header, batch, message_bytes_max=self.config.message_bytes_max)
         stored = self.producers.check(header)
         if stored is not None:
             return Appended(
@@ -350,8 +350,8 @@ class PartitionLog:
         if self.end_offset == self._active.base_offset:
             return
         with self._read_only_if_failed():
+            save_aborted(self._disk, self._active.log.path, self._active.aborted)
             if not self._active.is_closed:
-                save_aborted(self._disk, self._active.log.path, self._active.aborted)
                 self._active.seal()
                 self._note_synced(self.end_offset)
             self._snapshots.save(self.end_offset, self.producers)
@@ -606,9 +606,9 @@ class PartitionLog:
         if is_clean:
             try:
                 self.sync(now_ms=now_ms)
+                save_aborted(self._disk, self._active.log.path, self._active.aborted)
                 for segment in self._segments:
                     if segment.must_save_indexes or not segment.is_closed:
-                        save_aborted(self._disk, segment.log.path, segment.aborted)
                         segment.save_indexes()
                 self._snapshots.save(self.end_offset, self.producers)
                 self._disk.sync_directory(self.directory)

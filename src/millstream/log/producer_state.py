@@ -40,16 +40,19 @@ SNAPSHOT_CHECKED_FROM = 6
 #   producer_id       int64
 #   producer_epoch    int16
 #   last_sequence     int32    -1: no batch in this epoch
-#   last_offset       int64    -1: no batch since the last marker
-#   offset_delta      int32    last offset minus first
+#   last_offset       int64    -1: no batch in this epoch
+#   offset_delta      int32    last offset minus first; -1: a marker came since
 #   timestamp         int64    ms
 #   coordinator_epoch int32
 #   txn_first_offset  int64    -1: no transaction is open
 #
 # Kafka writes one entry per producer, its last batch. We write one per remembered batch, oldest
 # first: Kafka's reader keeps the last, ours all five, so that a retry of any batch in flight is
-# recognised also after a restart.
+# recognised also after a restart. Behind a marker there is the last batch alone, from which the
+# sequence goes on, and nothing may repeat it: by its offset_delta it ends before it begins, so
+# that no batch is like it, for Kafka's reader neither.
 SNAPSHOT_ENTRY = struct.Struct(">qhiqiqiq")
+NOTHING_REPEATS = -1
 
 
 class OutOfOrderSequence(Rejected):
@@ -317,16 +320,20 @@ class ProducerStates:
         if open_since != NO_OFFSET:
             self._open[producer_id] = open_since
         if last_offset == NO_OFFSET:
-            producer.before_marker = NO_BATCH._replace(
-                last_sequence=last_sequence, timestamp=timestamp
-            )
+            if last_sequence != NO_SEQUENCE:
+                raise BadSnapshot(f"producer {producer_id}: sequence {last_sequence} is nowhere")
+            producer.before_marker = NO_BATCH._replace(timestamp=timestamp)
+            return
+        first_sequence = add_sequence(last_sequence, -offset_delta)
+        stored = StoredBatch(first_sequence, last_sequence, last_offset, offset_delta, timestamp)
+        if offset_delta == NOTHING_REPEATS:
+            producer.before_marker = stored
         else:
-            first_sequence = add_sequence(last_sequence, -offset_delta)
-            producer.window.append(
-                StoredBatch(first_sequence, last_sequence, last_offset, offset_delta, timestamp)
-            )
+            producer.window.append(stored)
 
 
 def _unrepeatable(batch: StoredBatch) -> StoredBatch:
-    """As it is stored: without an offset there is nothing that a repeat could be answered with."""
-    return batch._replace(last_offset=NO_OFFSET, offset_delta=0)
+    """As the last batch before a marker is stored, if there is one in this epoch."""
+    if batch.last_offset == NO_OFFSET:
+        return batch
+    return batch._replace(offset_delta=NOTHING_REPEATS)

@@ -85,6 +85,14 @@ class CorruptBatch(Corrupt):
         self.reason = reason
 
 
+class DecompressedTooLarge(CorruptBatch):
+    """Compressed data that unfolds to more than it may."""
+
+    def __init__(self, *, bytes_max: int) -> None:
+        super().__init__(f"its records are more than {bytes_max} bytes when decompressed")
+        self.bytes_max = bytes_max
+
+
 class InvalidBatch(Rejected):
     """An intact batch that a producer must not send."""
 
@@ -433,19 +441,21 @@ def _compress_lz4(payload: Bytes) -> bytes:
     return bytes(compressor.finish())
 
 
-def decompress(codec: int, payload: memoryview) -> Bytes:
+def decompress(codec: int, payload: memoryview, *, bytes_max: int | None = None) -> Bytes:
+    """The records of a batch; DecompressedTooLarge if they are more than `bytes_max`."""
     if codec == Codec.NONE:
         return payload
+    bytes_max = min(bytes_max or DECOMPRESSED_BYTES_MAX, DECOMPRESSED_BYTES_MAX)
     try:
         match codec:
             case Codec.GZIP:
-                return _decompress_stream(cramjam.gzip, payload)
+                return _decompress_stream(cramjam.gzip, payload, bytes_max)
             case Codec.SNAPPY:
-                return _decompress_snappy(payload)
+                return _decompress_snappy(payload, bytes_max)
             case Codec.LZ4:
-                return _decompress_stream(cramjam.lz4, payload)
+                return _decompress_stream(cramjam.lz4, payload, bytes_max)
             case Codec.ZSTD:
-                return _decompress_stream(cramjam.zstd, payload)
+                return _decompress_stream(cramjam.zstd, payload, bytes_max)
     except (cramjam.DecompressionError, OSError, ValueError) as error:
         raise CorruptBatch(f"{Codec(codec).name.lower()} data cannot be read ({error})") from error
     raise CorruptBatch(f"unknown compression codec {codec}")
@@ -455,23 +465,25 @@ def decompress(codec: int, payload: memoryview) -> Bytes:
 NO_ROOM = "failed to write whole buffer"
 
 
-def _decompress_stream(library: Any, payload: memoryview) -> Bytes:
+def _decompress_stream(library: Any, payload: memoryview, bytes_max: int) -> Bytes:
     """Decompress into a buffer that grows to the limit and no further."""
     room = max(1 << 16, 8 * len(payload))
     while True:
-        out = bytearray(min(room, DECOMPRESSED_BYTES_MAX))
+        out = bytearray(min(room, bytes_max))
         try:
             return memoryview(out)[: library.decompress_into(payload, out)]
         except (cramjam.DecompressionError, OSError) as error:
-            if room >= DECOMPRESSED_BYTES_MAX or NO_ROOM not in str(error):
+            if NO_ROOM not in str(error):
                 raise
+            if room >= bytes_max:
+                raise DecompressedTooLarge(bytes_max=bytes_max) from error
             room *= 16
 
 
-def _decompress_snappy(payload: memoryview) -> bytes:
+def _decompress_snappy(payload: memoryview, bytes_max: int) -> bytes:
     if payload[: len(XERIAL_MAGIC)] != XERIAL_MAGIC:
-        return _decompress_snappy_block(payload, DECOMPRESSED_BYTES_MAX)
-    blocks, position, room = [], XERIAL_HEAD_BYTES, DECOMPRESSED_BYTES_MAX
+        return _decompress_snappy_block(payload, bytes_max)
+    blocks, position, room = [], XERIAL_HEAD_BYTES, bytes_max
     while position + 4 <= len(payload):
         length = int.from_bytes(payload[position : position + 4], "big")
         position += 4
@@ -486,5 +498,5 @@ def _decompress_snappy(payload: memoryview) -> bytes:
 def _decompress_snappy_block(block: memoryview, bytes_max: int) -> bytes:
     # The length stands in front, and memory is taken by it before a byte is decompressed.
     if cramjam.snappy.decompress_raw_len(block) > bytes_max:
-        raise CorruptBatch(f"snappy data of more than {bytes_max} bytes")
+        raise DecompressedTooLarge(bytes_max=bytes_max)
     return bytes(cramjam.snappy.decompress_raw(block))

@@ -85,8 +85,12 @@ def open_log(
         rebuild_epochs(epochs, segments)
     epochs.truncate_to(active.end_offset + 1)
     active.created_ms = _age_start(active, now_ms)
-    are_aborted_known = _load_aborted(disk, segments)
-    producers = load_producers(snapshots, segments, from_start=not are_aborted_known)
+    newest = snapshots.load_newest(end_offset=active.end_offset)
+    from_offset, producers = newest or (segments[0].base_offset, ProducerStates())
+    are_aborted_known = _load_aborted(disk, segments, from_offset)
+    if not are_aborted_known:
+        rebuild_aborted(segments)
+    replay(producers, segments, from_offset)
     if not are_aborted_known:
         for segment in segments:
             save_aborted(disk, segment.log.path, segment.aborted)
@@ -132,7 +136,7 @@ class SegmentOpener:
     def open_swapped(self, base: int, end_offset: int) -> Segment:
         """A segment that was cleaned just now, and has its names."""
         segment = self._open_closed(base, end_offset, set(self.disk.names(self.directory)))
-        segment.aborted = load_aborted(self.disk, segment.log.path)
+        segment.aborted = load_aborted(self.disk, segment.log.path) or []
         return segment
 
     def _open_closed(self, base: int, next_base: int, names: set[str]) -> Segment:
@@ -265,30 +269,37 @@ def _age_start(active: Segment, now_ms: int) -> int:
     return timestamp if 0 <= timestamp <= now_ms else now_ms
 
 
-def _load_aborted(disk: Disk, segments: list[Segment]) -> bool:
-    """Fill the lists of aborted transactions; False if one of them cannot be believed."""
+def _load_aborted(disk: Disk, segments: list[Segment], from_offset: int) -> bool:
+    """Fill the lists of aborted transactions; False if one that is needed cannot be believed.
+
+    What was written from `from_offset` on is read again anyway.
+    """
     for segment in segments:
         try:
-            segment.aborted = load_aborted(disk, segment.log.path)
+            aborted = load_aborted(disk, segment.log.path)
         except BadTransactionIndex as error:
             logger.error("%s: damaged transaction index (%s); rebuilt", segment.log.path, error)
             return False
+        if aborted is None and segment.base_offset < from_offset:
+            logger.warning("%s: its transaction index is missing; rebuilt", segment.log.path)
+            return False
+        segment.aborted = aborted or []
     return True
 
 
-def load_producers(
-    snapshots: SnapshotFiles, segments: list[Segment], *, from_start: bool = False
-) -> ProducerStates:
-    """The newest snapshot, and what the log says since: of producers and aborted transactions."""
-    newest = None if from_start else snapshots.load_newest(end_offset=segments[-1].end_offset)
-    from_offset, producers = newest or (segments[0].base_offset, ProducerStates())
+def rebuild_aborted(segments: list[Segment]) -> None:
+    """Read from the whole log which transactions were aborted."""
+    replay(ProducerStates(), segments, segments[0].base_offset)
+
+
+def replay(producers: ProducerStates, segments: list[Segment], from_offset: int) -> None:
+    """Take in what the log says from an offset on: of producers and aborted transactions."""
     for segment in segments:
         segment.aborted = [one for one in segment.aborted if one.last_offset < from_offset]
         if segment.end_offset > from_offset:
             for position, header in segment.batches_from(from_offset):
                 if header.base_offset >= from_offset:
                     note_batch(producers, segment, position, header)
-    return producers
 
 
 def note_batch(

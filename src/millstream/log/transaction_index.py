@@ -2,8 +2,9 @@
 
 An entry stands in the segment that holds the transaction's abort marker. The list of a growing
 segment is in memory and can be rebuilt from the log; it is written once the segment is closed,
-with a checked copy beside it, since a reader that misses an entry would show aborted data.
-Pure but for reading and writing that file.
+with a checked copy beside it, since a reader that misses an entry would show aborted data. An
+empty list has the copy alone: so a list that is missing can be told from one that is empty.
+Pure but for reading and writing these files.
 """
 
 import bisect
@@ -12,9 +13,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from millstream.base.disk import Bytes, Disk
+from millstream.base.disk import Bytes, Disk, read_file, replace_file
 from millstream.base.errors import Corrupt
-from millstream.log.checked_files import CHECKED_SUFFIX, load_checked, save_checked
+from millstream.log.checked_files import (
+    CHECKED_SUFFIX,
+    checked_copy,
+    copy_of,
+    load_checked,
+    save_checked,
+)
 
 TXN_INDEX_SUFFIX = ".txnindex"
 TXN_INDEX_SUFFIXES = (TXN_INDEX_SUFFIX, TXN_INDEX_SUFFIX + CHECKED_SUFFIX)
@@ -66,12 +73,18 @@ def from_bytes(data: Bytes) -> list[AbortedTransaction]:
 
 
 def save_aborted(disk: Disk, path: Path, aborted: Iterable[AbortedTransaction]) -> None:
-    """Write the index of the segment at `path` (any suffix). Without entries there is no file."""
-    content = to_bytes(aborted)
-    path = path.with_suffix(TXN_INDEX_SUFFIX)
-    if content or disk.exists(path):
+    """Write the index of the segment at `path` (any suffix), unless it is there already."""
+    content, path = to_bytes(aborted), path.with_suffix(TXN_INDEX_SUFFIX)
+    stored = read_file(disk, path)
+    if (stored or b"") == content and read_file(disk, copy_of(path)) == checked_copy(content):
+        return
+    if content or stored is not None:
         save_checked(disk, path, content)
+    else:
+        replace_file(disk, copy_of(path), checked_copy(content))
 
 
-def load_aborted(disk: Disk, path: Path) -> list[AbortedTransaction]:
-    return from_bytes(load_checked(disk, path.with_suffix(TXN_INDEX_SUFFIX)) or b"")
+def load_aborted(disk: Disk, path: Path) -> list[AbortedTransaction] | None:
+    """The index of the segment at `path`; None if it is missing."""
+    content = load_checked(disk, path.with_suffix(TXN_INDEX_SUFFIX))
+    return None if content is None else from_bytes(content)

@@ -1,12 +1,17 @@
 """What is kept of a batch, byte by byte."""
 
+import time
+from collections.abc import Callable
+
 import pytest
 
 from millstream.base.record import Record
 from millstream.log.compaction_filter import (
+    CHECKED_RATIO_MAX,
     KEY_BYTES_MAX,
     LatestOffsets,
     check_keys,
+    check_records,
     empty_batch,
     horizon_of,
     keep_offsets,
@@ -171,16 +176,62 @@ def test_the_map_is_full_at_its_limit_but_takes_one_batch_always() -> None:
 
 @CODECS
 def test_a_produced_record_must_have_a_key(codec: Codec) -> None:
-    check_keys(read_header(make(*ABC, codec=codec)), make(*ABC, codec=codec))
-    batch = make((b"a", b"1"), (None, b"2"), codec=codec)
+    check(make(*ABC, codec=codec))
     with pytest.raises(InvalidBatch, match="without a key"):
-        check_keys(read_header(batch), batch)
+        check(make((b"a", b"1"), (None, b"2"), codec=codec))
+
+
+def check(batch: bytes, *, message_bytes_max: int = 1 << 20) -> None:
+    check_keys(read_header(batch), batch, message_bytes_max=message_bytes_max)
+
+
+@pytest.mark.parametrize("key_bytes", [0, 1, 63, 64, 8_191, 8_192])
+@pytest.mark.parametrize("value_bytes", [0, 50, 10_000])
+def test_keys_and_records_of_any_length_are_checked(key_bytes: int, value_bytes: int) -> None:
+    pair = (b"k" * key_bytes, b"v" * value_bytes)
+    check(make(pair, pair))
+    with pytest.raises(InvalidBatch, match="without a key"):
+        check(make(pair, (None, b"v" * value_bytes)))
+
+
+@pytest.mark.parametrize("count", [64, 65, 8_192, 8_193])
+def test_however_many_records_there_are_the_last_is_checked_too(count: int) -> None:
+    pairs = [(b"k", b"v")] * (count - 1)
+    check(make(*pairs, (b"k", b"v")))
+    with pytest.raises(InvalidBatch, match="without a key"):
+        check(make(*pairs, (None, b"v")))
+
+
+@pytest.mark.parametrize("codec", [one for one in Codec if one != Codec.NONE])
+def test_a_produced_batch_is_not_decompressed_beyond_its_limit(codec: Codec) -> None:
+    plain_bytes = len(make((b"a", b"x" * 100_000))) - HEADER_BYTES
+    batch = make((b"a", b"x" * 100_000), codec=codec)
+    fits = -(-plain_bytes // CHECKED_RATIO_MAX)
+    check(batch, message_bytes_max=fits)
+    with pytest.raises(InvalidBatch, match="decompress"):
+        check(batch, message_bytes_max=fits - 1)
+
+
+def test_checking_keys_costs_less_than_noting_them() -> None:
+    batch = make(*[(b"key-%d" % number, b"v" * 50) for number in range(4_000)])
+    header, payload = read_header(batch), read_payload(read_header(batch), batch, 0)
+    assert cpu_time(lambda: check(batch)) < cpu_time(lambda: note_keys({}, header, payload))
+
+
+def cpu_time(work: Callable[[], object]) -> float:
+    """The shortest of a few: others use this machine too."""
+    times = []
+    for _ in range(7):
+        started = time.thread_time()
+        work()
+        times.append(time.thread_time() - started)
+    return min(times)
 
 
 def test_a_produced_record_must_have_the_offset_of_its_place() -> None:
     _, batch = keep(make(*ABC), 1_000, 1_002)
     with pytest.raises(InvalidBatch, match="record 1 is numbered 2"):
-        check_keys(read_header(batch), batch)
+        check(batch)
 
 
 def test_lz4_blocks_do_not_need_the_one_before_as_java_demands() -> None:
@@ -197,6 +248,7 @@ def test_records_that_do_not_fit_are_never_read_beyond(cut: int) -> None:
     short = payload._replace(end=payload.end - cut)
     for attempt in (
         lambda: note_keys({}, header, short),
+        lambda: check_records(header, short),
         lambda: keep_offsets(
             header, short, {1_000}, may_have_tombstones=True, must_drop_tombstones=False
         ),

@@ -9,6 +9,7 @@ from millstream.log.compaction_filter import horizon_of
 from millstream.log.compaction_run import CleanedSegment, CompactionDone, CompactionRun, Uncleanable
 from millstream.log.config import LogConfig
 from millstream.log.partition_log import PartitionLog
+from millstream.log.producer_state import OutOfOrderSequence
 from millstream.log.record_batch import (
     TRANSACTIONAL,
     BatchHeader,
@@ -315,6 +316,47 @@ def test_a_marker_goes_a_while_after_the_last_record_of_its_transaction(
         seen.append(sorted(marker_offsets(log)))
         now_ms += DAY_MS
     assert seen == [[1, 4], [1, 4], [4], [4]]
+
+
+@pytest.mark.parametrize("is_restarted", [False, True], ids=["running", "restarted"])
+def test_of_many_transactions_only_the_last_data_batch_of_the_producer_stays(
+    disk: SimulatedDisk, log: PartitionLog, is_restarted: bool
+) -> None:
+    for sequence in range(20):
+        put_in_transaction(log, b"a", sequence=sequence)
+        end_transaction(log, is_commit=True)
+    put(log, (b"a", b"new"))
+    roll(log)
+    if is_restarted:
+        assert log.close(now_ms=NOW_MS)
+        log = open_log(disk, DIRECTORY, CONFIG, was_closed_cleanly=True)
+    for days in range(4):
+        compact(disk, log, now_ms=NOW_MS + days * DAY_MS)
+    left = [header.base_offset for header in headers(log)]
+    assert left == [38, 39, 40], "its last data and marker, and what replaced it"
+    for name in disk.names(DIRECTORY):
+        if name.endswith(".snapshot"):
+            disk.remove(DIRECTORY / name)
+    log = open_log(disk, DIRECTORY, CONFIG)
+    with pytest.raises(OutOfOrderSequence):
+        put_in_transaction(log, b"a", sequence=60)
+
+
+def test_of_the_markers_of_a_producer_without_data_only_the_last_stays(
+    disk: SimulatedDisk, log: PartitionLog
+) -> None:
+    """The broker's own batches in a transaction have no sequence: so it is with offsets."""
+    for _ in range(5):
+        content = keyed(
+            (b"a", b"x"), producer_id=PRODUCER_ID, producer_epoch=0, attributes=TRANSACTIONAL
+        )
+        log.append_own(content, now_ms=NOW_MS)
+        end_transaction(log, is_commit=True)
+    put(log, (b"a", b"new"))
+    roll(log)
+    for days in range(4):
+        compact(disk, log, now_ms=NOW_MS + days * DAY_MS)
+    assert [header.base_offset for header in headers(log)] == [9, 10]
 
 
 def marker_offsets(log: PartitionLog) -> Iterator[int]:

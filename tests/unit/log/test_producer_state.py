@@ -6,6 +6,7 @@ import pytest
 from crc32c import crc32c
 
 from millstream.log.producer_state import (
+    SNAPSHOT_ENTRY,
     WINDOW_BATCHES,
     BadSnapshot,
     NotInTransaction,
@@ -194,6 +195,33 @@ def test_nothing_repeats_a_batch_from_before_a_marker(is_restored: bool) -> None
     with pytest.raises(OutOfOrderSequence):
         known.check(header(0, count=2))
     assert known.check(header(2)) is None
+
+
+def test_where_the_last_data_stands_is_known_also_behind_a_marker_and_a_restart() -> None:
+    known = states(header(0, count=2, offset=10))
+    known.note_marker(marker(offset=12), Marker(True, 7))
+    for _ in range(2):
+        known = ProducerStates.from_bytes(known.to_bytes())
+        [(_, producer)] = known
+        assert (producer.last.last_offset, producer.last.last_sequence) == (11, 1)
+
+
+def test_kafkas_reader_finds_nothing_that_repeats_a_batch_from_before_a_marker() -> None:
+    """It takes last_sequence - offset_delta for the first: a batch that ends before it begins."""
+    known = states(header(0, count=2, offset=10))
+    known.note_marker(marker(offset=12), Marker(True, 7))
+    data = known.to_bytes()
+    _, _, last_sequence, last_offset, offset_delta, *_ = SNAPSHOT_ENTRY.unpack_from(data, 10)
+    assert (last_sequence, last_offset, last_sequence - offset_delta) == (1, 11, 2)
+
+
+def test_a_sequence_without_an_offset_is_not_believed() -> None:
+    known = states(header(0, count=2, offset=10))
+    data = bytearray(known.to_bytes())
+    SNAPSHOT_ENTRY.pack_into(data, 10, 1, 0, 1, -1, 0, NOW_MS, 7, -1)
+    struct.pack_into(">I", data, 2, crc32c(bytes(data[6:])))
+    with pytest.raises(BadSnapshot, match="sequence 1"):
+        ProducerStates.from_bytes(bytes(data))
 
 
 def test_a_marker_of_the_next_epoch_starts_the_sequence_anew() -> None:
