@@ -185,7 +185,7 @@ def test_the_last_values_survive_kill_nine_of_the_broker_while_it_compacts(
         wait_until_gone(pid, within_s=5)
         broker.start()
         assert not unfinished(broker)
-    # Enough for half of it to go: the last record of each key stays, and what is in the last segment.
+    # Enough for half of it to go: the last record of each key stays, and the last segment.
     eventually(lambda: load.acknowledged > 4 * KEYS, what="enough records", within_s=60)
     expected = load.stop()
     assert in_the_middle, "no kill fell into a cleaning"
