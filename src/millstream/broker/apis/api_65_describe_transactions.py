@@ -2,7 +2,6 @@
 #   Does:     the state of each transactional id, and the partitions of its transaction.
 
 from millstream.broker.handlers import Call, handles
-from millstream.broker.transactions.transaction import Transaction
 from millstream.broker.wire import ApiKey, ErrorCode
 from millstream.broker.wire.messages.describe_transactions import (
     DescribeTransactionsRequest,
@@ -35,12 +34,8 @@ def _describe(transactional_id: str, call: Call) -> TransactionState:
         transaction_start_time=transaction.started_ms,
         producer_id=transaction.producer_id,
         producer_epoch=transaction.epoch,
-        topics=_topics(transaction),
+        topics=[
+            TopicData(topic=topic, partitions=numbers)
+            for topic, numbers in transaction.places_by_topic.items()
+        ],
     )
-
-
-def _topics(transaction: Transaction) -> list[TopicData]:
-    by_topic: dict[str, list[int]] = {}
-    for place in sorted(transaction.places):
-        by_topic.setdefault(place.topic, []).append(place.partition)
-    return [TopicData(topic=topic, partitions=numbers) for topic, numbers in by_topic.items()]

@@ -149,6 +149,14 @@ class Transaction:
         return Identity(self.producer_id, self.epoch)
 
     @property
+    def places_by_topic(self) -> dict[str, list[int]]:
+        """Topics and their partitions, sorted."""
+        found: dict[str, list[int]] = {}
+        for place in sorted(self.places):
+            found.setdefault(place.topic, []).append(place.partition)
+        return found
+
+    @property
     def must_change_producer_id(self) -> bool:
         return self.epoch >= EPOCH_EXHAUSTED
 

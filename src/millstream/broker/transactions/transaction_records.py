@@ -56,9 +56,6 @@ def transaction_key(transactional_id: str) -> bytes:
 
 
 def transaction_value(transaction: Transaction) -> bytes:
-    by_topic: dict[str, list[int]] = {}
-    for place in sorted(transaction.places):
-        by_topic.setdefault(place.topic, []).append(place.partition)
     has_own_epoch = transaction.has_epoch_per_transaction
     value = TransactionLogValue(
         producer_id=transaction.producer_id,
@@ -69,7 +66,7 @@ def transaction_value(transaction: Transaction) -> bytes:
         transaction_status=STATE_NUMBERS[transaction.state],
         transaction_partitions=[
             TransactionPartitions(topic=topic, partition_ids=numbers)
-            for topic, numbers in by_topic.items()
+            for topic, numbers in transaction.places_by_topic.items()
         ],
         transaction_last_update_timestamp_ms=transaction.updated_ms,
         transaction_start_timestamp_ms=transaction.started_ms,
