@@ -30,7 +30,7 @@ from tests.support.broker_process import assert_no_traceback
 
 SEED = int(os.environ.get("MILLSTREAM_FAULT_SEED") or 0)
 SHORT_SECONDS, FULL_SECONDS, PLANTED_SECONDS = 6, 60, 7
-PLANTED_TRIES_MAX = 3
+PLANTED_TRIES_MAX = 8
 
 # A run that did less than this proves nothing.
 SHORT_FLOOR = Counter(acknowledged=100, committed=10, aborted=3, processed=3, read=500)
