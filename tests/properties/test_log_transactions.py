@@ -149,7 +149,8 @@ class Subject:
 def stable_batches(log: PartitionLog) -> Iterator[memoryview]:
     offset = log.start_offset
     while offset < log.last_stable_offset:
-        span = log.read(offset, bytes_max=1 << 20, end_offset=log.last_stable_offset)
+        end_offset = log.last_stable_offset
+        span, _ = log.read_stable(offset, bytes_max=1 << 20, end_offset=end_offset)
         for one in split(span):
             offset = check_batch(one).last_offset + 1
             yield one

@@ -435,25 +435,17 @@ class PartitionLog:
 
     # --- read ---------------------------------------------------------------------------------
 
-    def read(
-        self,
-        offset: int,
-        *,
-        bytes_max: int,
-        end_offset: int | None = None,
-        must_not_block: bool = False,
-    ) -> memoryview:
+    def read(self, offset: int, *, bytes_max: int, must_not_block: bool = False) -> memoryview:
         """Whole visible batches from the one that holds `offset`; empty at the end of the log.
 
-        Batches that start at `end_offset` or behind it are left out. With `must_not_block` it
-        raises ReadWouldBlock rather than wait for the device.
+        With `must_not_block` it raises ReadWouldBlock rather than wait for the device.
         """
-        return self._read_in(self._segments, offset, bytes_max, end_offset, must_not_block)
+        return self._read_in(self._segments, offset, bytes_max, None, must_not_block)
 
     def read_stable(
         self, offset: int, *, bytes_max: int, end_offset: int, must_not_block: bool = False
     ) -> tuple[memoryview, list[AbortedTransaction]]:
-        """The same up to a last stable offset, with the aborted transactions in what was read.
+        """The same before `end_offset`, a last stable offset, with the aborted transactions in it.
 
         Both come from the same segments, whatever is dropped or compacted meanwhile.
         """
