@@ -168,8 +168,10 @@ def test_classic_members_and_new_ones_share_until_one_kind_is_left(
     request: pytest.FixtureRequest,
 ) -> None:
     if "apache-kafka-cooperative" in request.node.name:
-        reason = "Kafka refuses the user data that librdkafka's cooperative assignor leaves"
-        request.applymarker(pytest.mark.xfail(reason=reason, strict=True))
+        pytest.skip(
+            "Kafka cannot read the user data that librdkafka's cooperative assignor sends from its "
+            "second join on; whether a second one comes before the conversion is chance"
+        )
     old, other_old = members.start(assignor), members.start(assignor)
     members.settle((old, 2), (other_old, 2))
     assert type_of(admin, group) == "CLASSIC"

@@ -63,6 +63,7 @@ def run_millstream(directory: Path, *, seed: int, seconds: float) -> Run:
 
 
 def assert_consistent(done: Run, floor: Counter[str]) -> None:
+    assert not done.complaints, "\n".join(done.complaints)
     report = check(done.history)
     print(f"{dict(done.deeds)}\n{report}")
     assert report.anomalies == [], str(report)
@@ -123,6 +124,7 @@ CATCHES = {
 
 
 def report_of_bug(bug: str, directory: Path, *, seed: int) -> Report:
+    """What the checker finds. Clients may give up meanwhile: a bug that hangs lets them wait."""
     broker = Millstream(directory / "data", bug=bug)
     faults = CATCHES[bug].faults
     try:
