@@ -234,8 +234,10 @@ class Masks(NamedTuple):
     deny: int
 
 
-# By (principal, host), for the rules of one pattern.
-MasksOfCaller = dict[tuple[str, str], Masks]
+Who = tuple[str, str]  # principal and host, as rules name them
+# What the rules of one pattern say of each of these.
+MasksOfCaller = dict[Who, Masks]
+RulesOfCaller = dict[Who, set[AclBinding]]
 
 
 class Patterns:
@@ -251,15 +253,23 @@ class Patterns:
         self._prefix_lengths: list[int] = []
 
     def put(self, pattern: Pattern, masks: MasksOfCaller) -> None:
-        """What the rules of a pattern say now; nothing: there are none."""
-        by_name = self._prefixed if pattern.type is PatternType.PREFIXED else self._literal
-        count_before = len(by_name)
-        by_name.pop(pattern.name, None)
-        if masks:
-            by_name[pattern.name] = masks
+        """A pattern that was not there. Its masks may change later."""
         if pattern.type is PatternType.PREFIXED:
-            self._prefixes_of_length[len(pattern.name)] += len(by_name) - count_before
-            self._prefix_lengths = sorted(+self._prefixes_of_length)
+            self._prefixed[pattern.name] = masks
+            self._count_prefix(len(pattern.name), 1)
+        else:
+            self._literal[pattern.name] = masks
+
+    def remove(self, pattern: Pattern) -> None:
+        if pattern.type is PatternType.PREFIXED:
+            del self._prefixed[pattern.name]
+            self._count_prefix(len(pattern.name), -1)
+        else:
+            del self._literal[pattern.name]
+
+    def _count_prefix(self, length: int, change: int) -> None:
+        self._prefixes_of_length[length] += change
+        self._prefix_lengths = sorted(+self._prefixes_of_length)
 
     def matching(self, name: str) -> list[MasksOfCaller]:
         found = [self._literal.get(name), self._literal.get(WILDCARD)]
@@ -274,7 +284,7 @@ class Acls:
     """All rules, indexed for decisions. Owned by the broker's loop.
 
     A decision looks up the name, `*`, and as many prefixes as rules have different lengths; how
-    many rules there are does not matter. A change looks at the rules of its pattern.
+    many rules there are does not matter, nor does it for a change.
     """
 
     def __init__(
@@ -286,41 +296,51 @@ class Acls:
     ) -> None:
         self._super_users = frozenset(super_users)
         self._no_rule = Decision(is_allowed_without_rule, Reason.NO_RULE)
-        self._bindings: dict[Pattern, set[AclBinding]] = {}
+        self._rules: dict[Pattern, RulesOfCaller] = {}
+        self._masks: dict[Pattern, MasksOfCaller] = {}
         self._patterns = [Patterns() for _ in ResourceType]  # by the number of the type
         self._count = 0
-        for pattern, rules in _by_pattern(bindings).items():
-            self._put(pattern, rules)
+        for binding in bindings:
+            self.add(binding)
 
     def __len__(self) -> int:
         return self._count
 
     def __iter__(self) -> Iterator[AclBinding]:
-        for bindings in self._bindings.values():
-            yield from bindings
+        for rules_of in self._rules.values():
+            for rules in rules_of.values():
+                yield from rules
 
     def __contains__(self, binding: AclBinding) -> bool:
-        return binding in self._bindings.get(binding.pattern, ())
+        rules_of = self._rules.get(binding.pattern, {})
+        return binding in rules_of.get((binding.principal, binding.host), ())
 
     # --- change -------------------------------------------------------------------------------
 
     def add(self, binding: AclBinding) -> None:
-        rules = self._bindings.get(binding.pattern, set())
-        self._put(binding.pattern, rules | {binding})
+        if binding in self:
+            return
+        pattern, who = binding.pattern, (binding.principal, binding.host)
+        if pattern not in self._rules:
+            self._rules[pattern], self._masks[pattern] = {}, {}
+            self._patterns[pattern.resource_type].put(pattern, self._masks[pattern])
+        self._rules[pattern].setdefault(who, set()).add(binding)
+        self._masks[pattern][who] = _merged(self._rules[pattern][who])
+        self._count += 1
 
     def remove(self, binding: AclBinding) -> None:
-        rules = self._bindings.get(binding.pattern, set())
-        self._put(binding.pattern, rules - {binding})
-
-    def _put(self, pattern: Pattern, rules: set[AclBinding]) -> None:
-        self._count += len(rules) - len(self._bindings.pop(pattern, ()))
-        if rules:
-            self._bindings[pattern] = rules
-        masks: MasksOfCaller = {}
-        for rule in rules:
-            who = (rule.principal, rule.host)
-            masks[who] = _merged(masks.get(who, Masks(0, 0)), rule)
-        self._patterns[pattern.resource_type].put(pattern, masks)
+        if binding not in self:
+            return
+        pattern, who = binding.pattern, (binding.principal, binding.host)
+        rules_of, masks_of = self._rules[pattern], self._masks[pattern]
+        rules_of[who].remove(binding)
+        masks_of[who] = _merged(rules_of[who])
+        self._count -= 1
+        if not rules_of[who]:
+            del rules_of[who], masks_of[who]
+        if not rules_of:
+            del self._rules[pattern], self._masks[pattern]
+            self._patterns[pattern.resource_type].remove(pattern)
 
     # --- decide -------------------------------------------------------------------------------
 
@@ -394,23 +414,19 @@ ALL_CALLERS = (EVERYONE, WILDCARD)
 ANY_NAME = "any-name"  # only rules for every name, or for none, speak of it
 
 
-def _as_whom(caller: Caller) -> tuple[tuple[str, str], ...]:
+def _as_whom(caller: Caller) -> tuple[Who, ...]:
     principal, host = caller
     return (principal, host), (principal, WILDCARD), (EVERYONE, host), ALL_CALLERS
 
 
-def _by_pattern(bindings: Iterable[AclBinding]) -> dict[Pattern, set[AclBinding]]:
-    rules: dict[Pattern, set[AclBinding]] = {}
-    for binding in bindings:
-        rules.setdefault(binding.pattern, set()).add(binding)
-    return rules
-
-
-def _merged(masks: Masks, binding: AclBinding) -> Masks:
-    if binding.permission is Permission.DENY:
-        return Masks(masks.allow, masks.deny | _bits(binding.operation))
-    bits = _bits(binding.operation, *ALLOWED_ALONG.get(binding.operation, ()))
-    return Masks(masks.allow | bits, masks.deny)
+def _merged(rules: Iterable[AclBinding]) -> Masks:
+    allow = deny = 0
+    for rule in rules:
+        if rule.permission is Permission.DENY:
+            deny |= _bits(rule.operation)
+        else:
+            allow |= _bits(rule.operation, *ALLOWED_ALONG.get(rule.operation, ()))
+    return Masks(allow, deny)
 
 
 def _bits(*operations: Operation) -> int:
@@ -426,7 +442,7 @@ def _applies(binding: AclBinding, caller: Caller, operation: Operation) -> bool:
 
 
 def _covers(binding: AclBinding, operation: Operation) -> bool:
-    masks = _merged(Masks(0, 0), binding)
+    masks = _merged([binding])
     return bool((masks.allow | masks.deny) & (1 << operation))
 
 
@@ -435,9 +451,9 @@ def _is_about(
 ) -> bool:
     """Without what is implied: Kafka asks for this operation itself here."""
     return (
-        binding.pattern.resource_type is resource_type
+        _applies(binding, caller, operation)
+        and binding.pattern.resource_type is resource_type
         and binding.operation in (operation, Operation.ALL)
-        and _applies(binding, caller, operation)
     )
 
 

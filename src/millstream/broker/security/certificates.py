@@ -46,6 +46,15 @@ class InvalidCertificateName(Rejected):
         self.name, self.reason = name, reason
 
 
+class UnreadableAuthority(Rejected):
+    def __init__(self, *, directory: Path, reason: str) -> None:
+        super().__init__(
+            f"{directory}: ca.pem and ca.key there are not a usable authority ({reason}); choose "
+            "another directory"
+        )
+        self.directory, self.reason = directory, reason
+
+
 @dataclass(frozen=True, slots=True)
 class Issued:
     """A certificate with its private key."""
@@ -195,11 +204,42 @@ def write_issued(directory: Path, name: str, issued: Issued) -> tuple[Path, Path
 
 def read_ca(directory: Path) -> Issued:
     """The authority that `write_issued(directory, "ca", ...)` wrote."""
-    certificate = x509.load_pem_x509_certificate((directory / "ca.pem").read_bytes())
-    key = serialization.load_pem_private_key((directory / "ca.key").read_bytes(), password=None)
+    certificate_path, key_path = directory / "ca.pem", directory / "ca.key"
+    try:
+        certificate = x509.load_pem_x509_certificate(certificate_path.read_bytes())
+        key = serialization.load_pem_private_key(key_path.read_bytes(), password=None)
+    except (OSError, ValueError, TypeError) as error:
+        raise UnreadableAuthority(directory=directory, reason=str(error)) from None
     if not isinstance(key, ec.EllipticCurvePrivateKey):
-        raise InvalidCertificateName(name="ca.key", reason="not an elliptic curve key")
+        raise UnreadableAuthority(directory=directory, reason="its key is of another kind")
+    if key.public_key() != certificate.public_key():
+        raise UnreadableAuthority(directory=directory, reason="ca.key is not the key of ca.pem")
     return Issued(certificate, key)
+
+
+def write_test_certificates(
+    directory: Path,
+    *,
+    hosts: Sequence[str],
+    clients: Sequence[str] = (),
+    now: datetime.datetime,
+) -> list[Path]:
+    """An authority, a server with these hosts, and clients: all that `millstream certs` makes.
+
+    An authority that is there already goes on issuing; its certificates stay trusted.
+    """
+    written: list[Path] = []
+    if (directory / "ca.pem").exists() or (directory / "ca.key").exists():
+        ca = read_ca(directory)
+    else:
+        ca = make_ca("millstream test CA", now=now)
+        written += write_issued(directory, "ca", ca)
+    if hosts:
+        server = make_server(ca, hosts[0][:COMMON_NAME_LENGTH_MAX], hosts=hosts, now=now)
+        written += write_issued(directory, "server", server)
+    for name in clients:
+        written += write_issued(directory, name, make_client(ca, name, now=now))
+    return written
 
 
 def _write_new(path: Path, content: bytes, mode: int) -> None:

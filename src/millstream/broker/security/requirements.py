@@ -55,6 +55,11 @@ class Requirement:
     needs: tuple[Need, ...] = ()
 
 
+# Credentials are records too: of these topics nobody is served a record or an offset, whatever the
+# rules say and whoever asks. Kafka's own metadata topic cannot be fetched by clients either.
+PRIVATE_TOPICS = frozenset({"__millstream_metadata"})
+
+
 class NoRequirement(Rejected):
     def __init__(self, *, api_key: int) -> None:
         super().__init__(f"API {api_key} has no line in the table of what APIs need: it is refused")
@@ -254,6 +259,7 @@ REQUIREMENTS: Mapping[int, Requirement] = {
         "ConsumerGroupHeartbeat",
         _all("READ GROUP"),
         _all("DESCRIBE TOPIC", when="of topics that it names"),
+        _hide("DESCRIBE TOPIC", when="of topics that its regular expression finds"),
     ),
     69: _by_acl("ConsumerGroupDescribe", _each("DESCRIBE GROUP"), _each("DESCRIBE TOPIC")),
     70: _brokers_only("ControllerRegistration"),

@@ -6,6 +6,7 @@ from kio.schema.index import api_key_map
 from millstream.broker.handlers import HANDLERS
 from millstream.broker.security.acls import OPERATIONS_OF, Operation, ResourceType
 from millstream.broker.security.requirements import (
+    PRIVATE_TOPICS,
     REQUIREMENTS,
     Access,
     Denial,
@@ -17,6 +18,7 @@ from millstream.broker.security.sasl_session import (
     ALLOWED_WHILE_EXCHANGING,
     ALLOWED_WHILE_NEW,
 )
+from millstream.broker.topics import METADATA_TOPIC
 from millstream.broker.wire import ApiKey
 from millstream.broker.wire.error_codes import ErrorCode
 
@@ -37,6 +39,10 @@ def test_every_api_that_is_answered_here_is_in_the_table() -> None:
     assert HANDLERS
     assert HANDLERS.keys() <= REQUIREMENTS.keys()
     assert {int(key) for key in ApiKey} <= REQUIREMENTS.keys()
+
+
+def test_the_topic_that_holds_the_credentials_is_private() -> None:
+    assert METADATA_TOPIC in PRIVATE_TOPICS
 
 
 def test_an_api_without_a_line_is_refused() -> None:

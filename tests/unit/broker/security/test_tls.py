@@ -11,11 +11,13 @@ from millstream.broker.security.certificates import (
     FileExists,
     InvalidCertificateName,
     Issued,
+    UnreadableAuthority,
     make_ca,
     make_client,
     make_server,
     read_ca,
     write_issued,
+    write_test_certificates,
 )
 from millstream.broker.security.tls import (
     BadTlsFile,
@@ -267,6 +269,32 @@ def test_the_authority_can_be_read_back_and_goes_on_issuing(folder: Path) -> Non
     write_issued(folder, "second", make_server(again, "second", hosts=["localhost"], now=NOW))
     server = open_server_tls(files(folder, "second"), now=NOW)
     assert shake_hands(server.context, client_context(folder), "localhost").version()
+
+
+def test_one_call_makes_all_that_a_first_try_needs(tmp_path: Path) -> None:
+    made = write_test_certificates(tmp_path, hosts=["localhost"], clients=["client"], now=NOW)
+    names = ["ca.key", "ca.pem", "client.key", "client.pem", "server.key", "server.pem"]
+    assert sorted(path.name for path in made) == names
+    server = open_server_tls(files(tmp_path, asks=ClientCertificates.REQUIRED), now=NOW)
+    client = client_context(tmp_path, certificate="client")
+    assert shake_hands(server.context, client, "localhost").version()
+
+
+def test_a_second_call_uses_the_authority_that_is_there(folder: Path) -> None:
+    before = (folder / "ca.pem").read_bytes()
+    made = write_test_certificates(folder, hosts=[], clients=["bob"], now=NOW)
+    assert [path.name for path in made] == ["bob.pem", "bob.key"]
+    assert (folder / "ca.pem").read_bytes() == before
+
+
+@pytest.mark.parametrize("wrong", [b"", CLIENT.key_pem, None])
+def test_half_an_authority_is_refused(folder: Path, wrong: bytes | None) -> None:
+    (folder / "ca.key").unlink()
+    if wrong is not None:
+        (folder / "ca.key").write_bytes(wrong)
+    with pytest.raises(UnreadableAuthority, match="choose another directory"):
+        write_test_certificates(folder, hosts=[], clients=["bob"], now=NOW)
+    assert not (folder / "bob.pem").exists()
 
 
 @pytest.mark.parametrize(("name", "hosts"), [("", ["a"]), ("x" * 65, ["a"]), ("broker", [])])
