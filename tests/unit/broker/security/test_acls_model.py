@@ -1,5 +1,7 @@
 """Random rules against a naive evaluator, written from the words of Kafka's documentation."""
 
+from itertools import product
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,24 +18,32 @@ from millstream.broker.security.acls import (
 )
 
 Op = Operation
-TYPES = st.sampled_from([ResourceType.TOPIC, ResourceType.GROUP])
-NAMES = st.sampled_from(["a", "ab", "abc", "b", "ba", "*"])
-PRINCIPALS = st.sampled_from(["User:ada", "User:eve", "User:*", "User:root"])
-HOSTS = st.sampled_from(["10.0.0.1", "10.0.0.2", "*"])
-RULE_OPERATIONS = st.sampled_from([o for o in Operation if o not in (Op.UNKNOWN, Op.ANY)])
-ASKED_OPERATIONS = st.sampled_from([o for o in Operation if o > Op.ALL])
+TYPES = [ResourceType.TOPIC, ResourceType.GROUP]
+# Few of each, so that rules meet.
+OPERATIONS = [Op.READ, Op.DELETE, Op.DESCRIBE, Op.ALTER_CONFIGS, Op.DESCRIBE_CONFIGS]
+CALLERS = [
+    Caller("User:ada", "10.0.0.1"),
+    Caller("User:ada", "10.0.0.2"),
+    Caller("User:eve", "10.0.0.1"),
+    Caller("User:root", "10.0.0.1"),
+]
+RESOURCES = [Resource(type, name) for type in TYPES for name in ("a", "ab", "abc", "b")]
+ASKED = list(product(CALLERS, OPERATIONS, RESOURCES))
 
 PATTERNS = st.builds(
-    Pattern, TYPES, NAMES, st.sampled_from([PatternType.LITERAL, PatternType.PREFIXED])
+    Pattern,
+    st.sampled_from(TYPES),
+    st.sampled_from(["a", "ab", "b", "*"]),
+    st.sampled_from([PatternType.LITERAL, PatternType.PREFIXED]),
 )
-PERMISSIONS = st.sampled_from([Permission.ALLOW, Permission.ALLOW, Permission.DENY])
-BINDINGS = st.builds(AclBinding, PATTERNS, PRINCIPALS, RULE_OPERATIONS, PERMISSIONS, HOSTS)
-CALLERS = st.builds(
-    Caller,
-    st.sampled_from(["User:ada", "User:eve", "User:root"]),
-    st.sampled_from(["10.0.0.1", "10.0.0.2"]),
+BINDINGS = st.builds(
+    AclBinding,
+    PATTERNS,
+    st.sampled_from(["User:ada", "User:eve", "User:*"]),
+    st.sampled_from([*OPERATIONS, Op.ALL]),
+    st.sampled_from([Permission.ALLOW, Permission.ALLOW, Permission.DENY]),
+    st.sampled_from(["10.0.0.1", "*"]),
 )
-RESOURCES = st.builds(Resource, TYPES, st.sampled_from(["a", "ab", "abc", "abcd", "b", "c"]))
 
 DESCRIBING = {Op.DESCRIBE, Op.READ, Op.WRITE, Op.DELETE, Op.ALTER}
 DESCRIBING_CONFIGS = {Op.DESCRIBE_CONFIGS, Op.ALTER_CONFIGS}
@@ -72,17 +82,13 @@ def naive(
 
 
 @given(
-    added=st.lists(BINDINGS, max_size=30),
-    removed=st.lists(st.integers(0, 29), max_size=10),
-    asked=st.lists(st.tuples(CALLERS, ASKED_OPERATIONS, RESOURCES), min_size=1, max_size=20),
+    added=st.lists(BINDINGS, max_size=20),
+    removed=st.lists(st.integers(0, 19), max_size=5),
     open=st.booleans(),
 )
 @settings(max_examples=150, deadline=None)
 def test_the_index_decides_as_one_who_looks_at_every_rule(
-    added: list[AclBinding],
-    removed: list[int],
-    asked: list[tuple[Caller, Operation, Resource]],
-    open: bool,
+    added: list[AclBinding], removed: list[int], open: bool
 ) -> None:
     acls = Acls(added, super_users=["User:root"], is_allowed_without_rule=open)
     rules = set(added)
@@ -91,7 +97,7 @@ def test_the_index_decides_as_one_who_looks_at_every_rule(
         rules.discard(binding)
     assert set(acls) == rules
     assert len(acls) == len(rules)
-    for caller, operation, resource in asked:
+    for caller, operation, resource in ASKED:
         decided = acls.is_allowed(caller, operation, resource)
         assert decided == naive(rules, caller, operation, resource, open=open)
 
@@ -99,13 +105,13 @@ def test_the_index_decides_as_one_who_looks_at_every_rule(
 SOME_NAMES = ["a", "ab", "abc", "b", "ba", "*", "ab.", "a.", "b.", "ba.", "abc.", "*."]
 
 
-@given(rules=st.sets(BINDINGS, max_size=8), caller=CALLERS)
+@given(rules=st.sets(BINDINGS, max_size=8), caller=st.sampled_from(CALLERS))
 @settings(max_examples=150, deadline=None)
-def test_there_is_a_resource_to_write_to_exactly_if_one_can_be_named(
+def test_there_is_a_resource_to_use_exactly_if_one_can_be_named(
     rules: set[AclBinding], caller: Caller
 ) -> None:
     """Of names longer than all patterns there is always one that only prefixes speak of."""
     acls = Acls(rules)
     names = [Resource(ResourceType.TOPIC, name) for name in [*SOME_NAMES, "any-name"]]
-    can = any(acls.is_allowed(caller, Operation.WRITE, name) for name in names)
-    assert acls.is_allowed_on_any(caller, Operation.WRITE, ResourceType.TOPIC) is can
+    can = any(acls.is_allowed(caller, Op.READ, name) for name in names)
+    assert acls.is_allowed_on_any(caller, Op.READ, ResourceType.TOPIC) is can

@@ -65,8 +65,11 @@ class Client:
     def first(self) -> bytes:
         return (self.header + self.bare).encode()
 
-    def final(self, server_first: bytes, *, header: str | None = None) -> bytes:
+    def final(
+        self, server_first: bytes, *, header: str | None = None, nonce: str | None = None
+    ) -> bytes:
         parts = dict(part.split("=", 1) for part in server_first.decode().split(","))
+        parts["r"] = nonce or parts["r"]
         salted = self.mechanism.salted_password(
             self.password, base64.b64decode(parts["s"]), int(parts["i"])
         )
@@ -315,10 +318,19 @@ def test_a_client_that_hides_its_channel_binding_is_refused() -> None:
     assert "binding" in caught.value.cause
 
 
+def test_a_proof_for_a_nonce_of_the_clients_own_choice_is_refused() -> None:
+    client = Client("ada", "ada!")
+    first = start(credentials("ada")).take(client.first())
+    assert first.then is not None
+    with pytest.raises(AuthenticationFailed) as caught:
+        first.then.take(client.final(first.reply, nonce="fyko+d2lbbFgONRv9qkxdawL-mine"))
+    assert "nonce" in caught.value.cause
+
+
 def test_a_proof_of_another_exchange_is_refused() -> None:
     known, client = credentials("ada"), Client("ada", "ada!")
     _, old = proof_of(client, known)
-    later = ScramStart(SHA_256, known, "another nonce".replace(" ", "-")).take(client.first())
+    later = ScramStart(SHA_256, known, "another-nonce").take(client.first())
     assert later.then is not None
     with pytest.raises(AuthenticationFailed):
         later.then.take(old)
