@@ -10,15 +10,14 @@ from dataclasses import dataclass, field
 from itertools import groupby
 
 import pytest
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from millstream.base.errors import Rejected
 from millstream.base.offsets import OffsetRange
 from millstream.broker.share.acknowledgement import Acknowledgement, AcknowledgeType
 from millstream.broker.share.acquisition import AcquireMode, Demand, Fetched
-from millstream.broker.share.delivery import RecordState
+from millstream.broker.share.delivery import UNTOUCHED, RecordState
 from millstream.broker.share.share_partition import (
     DeadLetter,
     DeadLetterReason,
@@ -28,13 +27,32 @@ from millstream.broker.share.share_partition import (
 from millstream.broker.share.share_state import ShareState, StateChange
 
 LOCK_MS = 100
-MEMBERS = st.sampled_from(["ada", "bob", "eve"])
+MEMBER_IDS = ("ada", "bob", "eve")
+Step = tuple[str, int, int, list[AcknowledgeType]]
+# Most of what is said leaves something to do.
+TYPES = st.sampled_from([*AcknowledgeType, AcknowledgeType.RELEASE, AcknowledgeType.RENEW])
+NAMES = [
+    *["fetch", "acknowledge"] * 4,
+    *["wait", "store"] * 2,
+    *["read ahead", "fetch late", "leave", "crash", "delete", "acknowledge what is not held"],
+]
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(NAMES),
+        st.integers(0, 8),
+        st.integers(0, 8),
+        st.lists(TYPES, min_size=1, max_size=8),
+    ),
+    min_size=30,
+    max_size=60,
+)
+Log = list[tuple[int, int, bool]]
 # Length of a batch, how many offsets before it are missing, and whether members may see it.
 LOGS = st.lists(
     st.tuples(
         st.integers(1, 6), st.sampled_from([0, 0, 0, 1, 5]), st.sampled_from([True] * 4 + [False])
     ),
-    min_size=1,
+    min_size=5,
     max_size=12,
 )
 
@@ -76,13 +94,10 @@ class Model:
         return copy
 
 
-class SharePartitionMachine(RuleBasedStateMachine):
-    @initialize(
-        log=LOGS,
-        attempts_max=st.sampled_from([1, 2, 3, 5]),
-        in_flight_max=st.sampled_from([1, 8, 100]),
-    )
-    def open(self, log: list[tuple[int, int, bool]], attempts_max: int, in_flight_max: int) -> None:
+class Play:
+    """The members, the shell and its disk, and the model that they are held against."""
+
+    def __init__(self, log: Log, attempts_max: int, in_flight_max: int) -> None:
         self.now_ms = 0
         self.batches: list[tuple[OffsetRange, bool]] = []
         end = 0
@@ -103,9 +118,45 @@ class SharePartitionMachine(RuleBasedStateMachine):
             }
         )
         self.partition = SharePartition(0, terms=self.terms)
+        self.late_read: Fetched | None = None
         self.changes: list[StateChange] = []
         self.models: list[Model] = []  # as each change should restore it
         self.store()
+
+    def holders(self) -> list[str]:
+        held = {record.member_id for record in self.model.records.values()}
+        return sorted(member_id for member_id in held if member_id is not None)
+
+    def has_more(self) -> bool:
+        offset = self.partition.next_fetch_offset
+        return offset is not None and offset < self.log_end
+
+    def take(self, step: Step) -> None:
+        """The numbers of a step say who, how many, or how long; what makes no sense now is left."""
+        name, one, other, types = step
+        member_id, mode = MEMBER_IDS[one % 3], AcquireMode(one % 2)
+        holders = self.holders()
+        match name:
+            case "fetch" if self.has_more():
+                self.fetch(member_id, other + 1, len(types), mode, 1 + other % 5)
+            case "read ahead" if self.has_more():
+                self.read_ahead(1 + other % 5)
+            case "fetch late" if self.late_read is not None:
+                self.fetch_late(member_id, mode)
+            case "acknowledge" if holders:
+                self.acknowledge(holders[one % len(holders)], types, other % 5)
+            case "acknowledge what is not held":
+                self.acknowledge_what_is_not_held(member_id, one * 5 + other, len(types))
+            case "leave" if holders:
+                self.leave(holders[one % len(holders)])
+            case "wait":
+                self.wait((1, LOCK_MS // 2, LOCK_MS)[one % 3])
+            case "delete":
+                self.delete_records(one // 3)
+            case "store":
+                self.store()
+            case "crash":
+                self.crash(one % 4)
 
     # What the shell does.
 
@@ -117,13 +168,18 @@ class SharePartitionMachine(RuleBasedStateMachine):
             end=read[-1][0].end if read else offset,
         )
 
-    @rule(
-        member_id=MEMBERS,
-        records_max=st.integers(1, 9),
-        batch_size=st.integers(1, 9),
-        mode=st.sampled_from(AcquireMode),
-        batch_count=st.integers(1, 5),
-    )
+    def read_ahead(self, batch_count: int) -> None:
+        """A read that takes its time: what was true when it began may not be when it ends."""
+        offset = self.partition.next_fetch_offset
+        assert offset is not None
+        self.late_read = self.read(offset, batch_count)
+
+    def fetch_late(self, member_id: str, mode: AcquireMode) -> None:
+        assert self.late_read is not None
+        demand = Demand(member_id=member_id, records_max=5, batch_size=5, mode=mode)
+        self.acquire(self.late_read, demand)
+        self.late_read = None
+
     def fetch(
         self,
         member_id: str,
@@ -133,17 +189,14 @@ class SharePartitionMachine(RuleBasedStateMachine):
         batch_count: int,
     ) -> None:
         offset = self.partition.next_fetch_offset
-        if offset is None:
-            assert self.partition.end_offset - self.partition.start_offset >= (
-                self.terms.records_in_flight_max
-            )
-            return
+        assert offset is not None
         demand = Demand(
             member_id=member_id, records_max=records_max, batch_size=batch_size, mode=mode
         )
-        acquired = self.partition.acquire(
-            self.read(offset, batch_count), demand, now_ms=self.now_ms
-        )
+        self.acquire(self.read(offset, batch_count), demand)
+
+    def acquire(self, fetched: Fetched, demand: Demand) -> None:
+        acquired = self.partition.acquire(fetched, demand, now_ms=self.now_ms)
         taken = [at for one in acquired for at in range(one.offsets.start, one.offsets.end)]
         assert taken == sorted(set(taken))
         self.check_limits(taken, demand)
@@ -153,7 +206,7 @@ class SharePartitionMachine(RuleBasedStateMachine):
                 assert record.state is RecordState.AVAILABLE, f"{at} was {record}"
                 record.attempts += 1
                 assert record.attempts == one.delivery_count <= self.terms.delivery_count_max
-                record.state, record.member_id = RecordState.ACQUIRED, member_id
+                record.state, record.member_id = RecordState.ACQUIRED, demand.member_id
                 record.until_ms = self.now_ms + LOCK_MS
 
     def check_limits(self, taken: list[int], demand: Demand) -> None:
@@ -165,11 +218,6 @@ class SharePartitionMachine(RuleBasedStateMachine):
             last = next(offsets for offsets, _ in self.batches if taken[-1] in offsets)
             assert len([at for at in taken if at < last.start]) < demand.records_max
 
-    @rule(
-        member_id=MEMBERS,
-        types=st.lists(st.sampled_from(AcknowledgeType), min_size=1, max_size=8),
-        skip=st.integers(0, 4),
-    )
     def acknowledge(self, member_id: str, types: list[AcknowledgeType], skip: int) -> None:
         held = self.model.held_by(member_id)[skip:][: len(types)]
         kinds = dict(zip(held, types, strict=False))
@@ -205,7 +253,6 @@ class SharePartitionMachine(RuleBasedStateMachine):
             case AcknowledgeType.RENEW:
                 record.until_ms = self.now_ms + LOCK_MS
 
-    @rule(member_id=MEMBERS, start=st.integers(0, 60), length=st.integers(1, 9))
     def acknowledge_what_is_not_held(self, member_id: str, start: int, length: int) -> None:
         offsets = range(max(start, self.partition.start_offset), start + length)
         held = {*self.model.held_by(member_id)}
@@ -217,13 +264,11 @@ class SharePartitionMachine(RuleBasedStateMachine):
         with pytest.raises(Rejected):
             self.partition.acknowledge(member_id, [batch], now_ms=self.now_ms)
 
-    @rule(member_id=MEMBERS)
     def leave(self, member_id: str) -> None:
         self.partition.give_back(member_id)
         for at in self.model.held_by(member_id):
             self.model.records[at].crash()
 
-    @rule(ms=st.sampled_from([1, LOCK_MS // 2, LOCK_MS]))
     def wait(self, ms: int) -> None:
         self.now_ms += ms
         due = [
@@ -241,7 +286,6 @@ class SharePartitionMachine(RuleBasedStateMachine):
         archived = {at for at, record in due if record.state is RecordState.ARCHIVED}
         assert reasons_of(letters) == dict.fromkeys(archived, DeadLetterReason.DELIVERIES_USED_UP)
 
-    @rule(offsets=st.integers(1, 6))
     def delete_records(self, offsets: int) -> None:
         self.log_start = min(self.log_start + offsets, self.log_end)
         self.forget_deleted()
@@ -251,31 +295,40 @@ class SharePartitionMachine(RuleBasedStateMachine):
         for at in [at for at in self.model.records if at < self.log_start]:
             del self.model.records[at]
 
-    @rule()
     def store(self) -> None:
         change = self.partition.take_change()
         if change is not None:
+            self.check_that_it_grows(change)
             self.changes.append(change)
             self.models.append(self.model.after_crash())
-        assert not self.partition.has_unsaved_change
+            assert self.partition.take_change() is None
 
-    @rule(lost=st.integers(0, 3))
-    def crash(self, lost: int) -> None:
-        kept = max(1, len(self.changes) - lost)
-        del self.changes[kept:], self.models[kept:]
+    def check_that_it_grows(self, change: StateChange) -> None:
+        """So that it does not matter whether the later or the larger one counts."""
+        before = self.replay()
+        assert change.start_offset >= before.start_offset
+        stored = {at: old.delivery for old in before.batches for at in range(old.start, old.end)}
+        for batch in change.batches:
+            for at in range(batch.start, batch.end):
+                assert batch.delivery > stored.get(at, UNTOUCHED)
+
+    def replay(self) -> ShareState:
         state = ShareState()
         for change in self.changes:
             state = state.changed(change)
-        self.partition = SharePartition.restored(state, terms=self.terms)
+        return state
+
+    def crash(self, lost: int) -> None:
+        kept = max(1, len(self.changes) - lost)
+        del self.changes[kept:], self.models[kept:]
+        self.partition = SharePartition.restored(self.replay(), terms=self.terms)
         self.model = deepcopy(self.models[-1])
+        self.late_read = None
         self.forget_deleted()
 
     # What must hold at any time.
 
-    @invariant()
-    def the_partition_agrees_with_the_model(self) -> None:
-        if not hasattr(self, "partition"):
-            return
+    def check_against_model(self) -> None:
         start, end = self.partition.start_offset, self.partition.end_offset
         known = {
             at: (run.value.state, run.value.attempts, run.value.lock and run.value.lock.member_id)
@@ -293,22 +346,17 @@ class SharePartitionMachine(RuleBasedStateMachine):
         done = [at for at, (state, _, _) in known.items() if state.is_final]
         assert self.partition.complete_count == len(done)
 
-    @invariant()
-    def what_is_stored_at_once_is_what_was_stored_bit_by_bit(self) -> None:
-        if not hasattr(self, "partition") or self.partition.has_unsaved_change:
+    def check_what_is_stored(self) -> None:
+        if self.partition.has_unsaved_change:
             return
-        state = ShareState()
-        for change in self.changes:
-            state = state.changed(change)
-        assert ShareState().changed(deepcopy(self.partition).take_everything()) == state
+        everything = deepcopy(self.partition).take_everything()
+        assert ShareState().changed(everything) == self.replay()
 
-    def teardown(self) -> None:
+    def finish(self) -> None:
         """However it got here: it goes on, and ends with every record accepted or given up."""
-        if not hasattr(self, "partition"):
-            return
-        for member_id in ("ada", "bob", "eve"):
+        for member_id in self.holders():
             self.leave(member_id)
-        for _ in range(2 * self.log_end + 2):
+        while self.has_more():
             self.fetch("ada", 9, 9, AcquireMode.BATCH_OPTIMIZED, 5)
             held = self.model.held_by("ada")
             self.acknowledge("ada", [AcknowledgeType.ACCEPT] * len(held), 0)
@@ -327,5 +375,19 @@ def reasons_of(letters: tuple[DeadLetter, ...]) -> dict[int, DeadLetterReason]:
     }
 
 
-TestSharePartition = SharePartitionMachine.TestCase
-TestSharePartition.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+@settings(max_examples=150, deadline=None)
+@given(
+    log=LOGS,
+    attempts_max=st.sampled_from([1, 2, 5, 9]),
+    in_flight_max=st.sampled_from([1, 8, 100, 100]),
+    steps=STEPS,
+)
+def test_every_record_is_accepted_once_or_given_up_whatever_happens(
+    log: Log, attempts_max: int, in_flight_max: int, steps: list[Step]
+) -> None:
+    play = Play(log, attempts_max, in_flight_max)
+    for step in steps:
+        play.take(step)
+        play.check_against_model()
+        play.check_what_is_stored()
+    play.finish()

@@ -314,7 +314,6 @@ class SharePartition:
         self._complete_count -= offset - self.start_offset
         self._runs.drop_before(offset)
         self._locks.drop_before(offset)
-        self._available_min = max(self._available_min, offset)
 
 
 def _is_available(delivery: Delivery) -> bool:

@@ -94,8 +94,7 @@ class _Pool:
                 if len(owners) >= self._sharing:
                     break
                 member_id = unfilled.popleft()
-                if member_id not in owners:
-                    self._give(member_id, part)
+                self._give(member_id, part)
                 if self._excess(member_id) < 0:
                     unfilled.append(member_id)
 

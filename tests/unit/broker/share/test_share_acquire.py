@@ -13,7 +13,15 @@ from millstream.broker.share.acquisition import (
 )
 from millstream.broker.share.delivery import RecordState
 from millstream.broker.share.share_partition import SharePartition, ShareTerms
-from millstream.log.record_batch import TRANSACTIONAL, encode_batch, read_header
+from millstream.log.record_batch import (
+    NO_PRODUCER_ID,
+    TRANSACTIONAL,
+    BatchHeader,
+    Marker,
+    encode_batch,
+    encode_marker,
+    read_header,
+)
 from millstream.log.transaction_index import AbortedTransaction
 from tests.unit.broker.share.steps import ADA, BOB, LOCK_MS, Queue, offsets
 
@@ -38,6 +46,14 @@ def test_the_limit_is_exact_if_the_member_asks_for_that() -> None:
     assert queue.acquire(ADA, records_max=3, mode=LIMITED) == [(0, 3)]
     assert queue.acquire(BOB, records_max=9, mode=LIMITED) == [(3, 12)]
     assert queue.acquire(ADA, records_max=9) == [(12, 20)]
+
+
+def test_what_lies_beyond_the_limit_is_not_in_flight() -> None:
+    queue = Queue((0, 4), (6, 8), (10, 12))
+    queue.acquire(records_max=2, mode=LIMITED)
+    assert queue.partition.end_offset == 2
+    queue.acquire(records_max=2)
+    assert queue.partition.end_offset == 6
 
 
 def test_what_is_acquired_comes_in_batches_of_the_size_asked_for() -> None:
@@ -81,6 +97,16 @@ def test_offsets_without_a_record_hold_nobody_up() -> None:
     assert queue.states == [(8, 10, RecordState.ACQUIRED, 1)]
 
 
+def test_offsets_without_a_record_count_as_in_flight_while_one_before_them_is() -> None:
+    queue = Queue((0, 2), (100, 102), records_in_flight_max=10)
+    assert queue.acquire() == [(0, 2)]
+    assert (queue.partition.end_offset, queue.partition.next_fetch_offset) == (10, None)
+    queue.acknowledge(0, 2)
+    while (found := queue.acquire()) == []:
+        pass
+    assert found == [(100, 102)]
+
+
 def test_a_released_record_that_compaction_took_away_is_done() -> None:
     queue = Queue((0, 10))
     queue.acquire()
@@ -107,6 +133,16 @@ def test_a_late_read_gives_only_what_is_still_there() -> None:
     assert [one.offsets for one in late] == [offsets(10, 20)]
 
 
+def test_a_record_that_came_free_before_a_late_read_is_not_lost() -> None:
+    """It lies before the read, so the read says nothing about it."""
+    queue = Queue((0, 10), (10, 20))
+    queue.acquire(ADA, records_max=10)
+    read = queue.read(10)
+    queue.release(2, 4)
+    queue.partition.acquire(read, Demand(member_id=BOB, records_max=1, batch_size=1), now_ms=0)
+    assert queue.acquire(BOB) == [(2, 4)]
+
+
 def test_a_read_from_before_the_start_moved_gives_nothing_deleted() -> None:
     queue = Queue((0, 10))
     read = queue.read(0)
@@ -116,26 +152,44 @@ def test_a_read_from_before_the_start_moved_gives_nothing_deleted() -> None:
     assert [one.offsets for one in acquired] == [offsets(4, 10)]
 
 
-def test_records_of_aborted_transactions_and_markers_are_not_handed_out() -> None:
-    headers = [
-        read_header(encode_batch([RECORD] * 2, base_offset=0)),
-        read_header(
-            encode_batch([RECORD] * 3, base_offset=2, producer_id=7, attributes=TRANSACTIONAL)
-        ),
-        read_header(
-            encode_batch([RECORD] * 2, base_offset=5, producer_id=8, attributes=TRANSACTIONAL)
-        ),
-    ]
-    aborted = [AbortedTransaction(7, 2, 9, 10)]
-    committed = fetched_from(0, headers, aborted)
-    assert committed == Fetched(offset=0, batches=(offsets(0, 2), offsets(5, 7)), end=7)
-    everything = fetched_from(0, headers)
-    assert everything.batches == (offsets(0, 2), offsets(2, 5), offsets(5, 7))
+def header(start: int, end: int, producer_id: int | None = None) -> BatchHeader:
+    batch = encode_batch(
+        [RECORD] * (end - start),
+        base_offset=start,
+        producer_id=NO_PRODUCER_ID if producer_id is None else producer_id,
+        attributes=0 if producer_id is None else TRANSACTIONAL,
+    )
+    return read_header(batch)
+
+
+def marker(offset: int, producer_id: int) -> BatchHeader:
+    batch = encode_marker(Marker(False, 0), producer_id=producer_id, producer_epoch=0, now_ms=0)
+    return read_header(batch)._replace(base_offset=offset)
+
+
+# Producer 7 aborts what it wrote at 2 to 4, and then writes again; producer 8 commits.
+TRANSACTIONS = [header(0, 2), header(2, 5, 7), header(5, 7, 8), marker(7, 7), header(8, 9, 7)]
+ABORTED = [AbortedTransaction(7, 2, 7, 8)]
+
+
+def test_records_of_aborted_transactions_and_markers_are_not_to_be_seen() -> None:
+    fetched = fetched_from(0, TRANSACTIONS, ABORTED)
+    assert fetched == Fetched(
+        offset=0, batches=(offsets(0, 2), offsets(5, 7), offsets(8, 9)), end=9
+    )
+
+
+def test_who_reads_uncommitted_sees_all_but_markers() -> None:
+    fetched = fetched_from(0, TRANSACTIONS)
+    assert fetched.batches == (offsets(0, 2), offsets(2, 5), offsets(5, 7), offsets(8, 9))
+
+
+def test_what_is_not_to_be_seen_is_done_without_being_handed_out() -> None:
     partition = SharePartition(0, terms=ShareTerms())
     demand = Demand(member_id=ADA, records_max=100, batch_size=100)
-    acquired = partition.acquire(committed, demand, now_ms=0)
-    assert [one.offsets for one in acquired] == [offsets(0, 2), offsets(5, 7)]
-    assert partition.complete_count == 3
+    acquired = partition.acquire(fetched_from(0, TRANSACTIONS, ABORTED), demand, now_ms=0)
+    assert [one.offsets for one in acquired] == [offsets(0, 2), offsets(5, 7), offsets(8, 9)]
+    assert partition.complete_count == 4
 
 
 @pytest.mark.parametrize(("attempts_max", "suspect"), [(1, 2), (2, 2), (4, 2), (5, 3), (10, 5)])
@@ -155,16 +209,23 @@ def test_suspect_records_go_in_halves_and_at_last_alone() -> None:
     assert [queue.acquire() for _ in range(8)] == [[(at, at + 1)] for at in range(8)]
 
 
+def test_halves_are_those_of_the_first_batch() -> None:
+    queue = Queue((0, 8), delivery_count_max=10)
+    queue.fail(5)
+    assert [queue.acquire() for _ in range(2)] == [[(0, 4)], [(4, 8)]]
+    queue.wait(LOCK_MS)
+    assert [queue.acquire() for _ in range(4)] == [[(0, 2)], [(2, 4)], [(4, 6)], [(6, 8)]]
+
+
 def test_a_suspect_record_does_not_come_with_others() -> None:
-    queue = Queue((0, 2), (2, 4), delivery_count_max=4)
-    queue.acquire(ADA, records_max=2)
-    queue.release(0, 2)
-    queue.acquire(ADA, records_max=2)
-    queue.release(1, 2)
-    queue.acknowledge(0, 1, AcknowledgeType.RELEASE)
-    assert queue.acquire(ADA) == [(0, 1)]
-    assert queue.acquire(ADA) == [(1, 2)]
-    assert queue.acquire(ADA) == [(2, 4)]
+    queue = Queue((0, 1), (1, 2), (2, 3), delivery_count_max=4)
+    for _ in range(2):
+        queue.acquire(records_max=2)
+        queue.release(1, 2)
+        queue.partition.give_back(ADA)
+    assert queue.acquire() == [(0, 1)]
+    assert queue.acquire() == [(1, 2)]
+    assert queue.acquire() == [(2, 3)]
 
 
 def test_a_hundred_thousand_records_in_flight_are_a_handful_of_runs() -> None:

@@ -221,6 +221,14 @@ def test_a_topic_that_appears_later_is_read_from_then_on() -> None:
     assert room.say("ada", 1).assigned == frozenset({TopicIdPartition(AUDIT_ID, 0)})
 
 
+def test_a_member_that_subscribes_to_something_else_reads_that() -> None:
+    room = Room()
+    room.catalog.put(CataloguedTopic("audit", AUDIT_ID, 1))
+    room.join("ada")
+    reply = room.say("ada", 1, frozenset({"audit"}))
+    assert (reply.epoch, reply.assigned) == (2, frozenset({TopicIdPartition(AUDIT_ID, 0)}))
+
+
 def test_the_state_of_partitions_stays_when_all_have_left() -> None:
     room = Room()
     room.join("ada")

@@ -166,6 +166,20 @@ def test_a_snapshot_that_cannot_be_one_is_corrupt(value: bytes) -> None:
         replay(None, SNAPSHOT_KEY, value)
 
 
+def test_an_update_may_leave_the_start_as_it_was() -> None:
+    """Kafka writes such updates."""
+    begun = replay(
+        None,
+        SNAPSHOT_KEY,
+        SNAPSHOT.replace(b"\0\0\0\2\0\0\0\0\0\0\0\0", b"\0\0\0\2\0\0\0\0\0\0\0\1"),
+    )
+    kept = replay(begun, UPDATE_KEY, UPDATE.replace(b"\0\0\0\0\0\0\0\5", b"\xff" * 8, 1))
+    assert begun is not None
+    assert kept is not None
+    assert (begun.state.start_offset, kept.state.start_offset) == (1, 1)
+    assert len(kept.state.batches) == len(begun.state.batches) + 1
+
+
 def test_an_update_without_a_snapshot_is_corrupt() -> None:
     with pytest.raises(Corrupt):
         replay(None, UPDATE_KEY, UPDATE)
