@@ -37,6 +37,9 @@ SALT_BYTES_DEFAULT = 24
 USER_LENGTH_MAX = 255
 
 CREDENTIAL_KEY = b"scram/"
+# The record of the secret that decoys are made from: random bytes, made once.
+DECOY_SECRET_KEY = b"security/decoy-secret"
+DECOY_SECRET_BYTES = 32
 
 
 @dataclass(frozen=True)

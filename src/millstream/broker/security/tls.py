@@ -47,12 +47,19 @@ class TlsFiles:
     key: Path
     ca: Path | None = None
     client_certificates: ClientCertificates = ClientCertificates.NONE
+    ciphers: str = CIPHERS  # of TLS 1.2, in OpenSSL's words
 
 
 class BadTlsFile(Rejected):
     def __init__(self, *, path: Path, problem: str) -> None:
         super().__init__(f"{path}: {problem}")
         self.path, self.problem = path, problem
+
+
+class UnknownCiphers(Rejected):
+    def __init__(self, *, ciphers: str) -> None:
+        super().__init__(f"OpenSSL knows no cipher of {ciphers!r}; `openssl ciphers` lists them")
+        self.ciphers = ciphers
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +77,7 @@ def open_server_tls(files: TlsFiles, *, now: datetime.datetime) -> ServerTls:
     _check_period(files.certificate, chain, now)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.set_ciphers(CIPHERS)
+    _set_ciphers(context, files.ciphers)
     context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
     _load_chain(context, files)
     _ask_clients(context, files, now)
@@ -144,6 +151,13 @@ def _check_period(path: Path, chain: list[x509.Certificate], now: datetime.datet
         if now < begins:
             problem = f"the certificate of {name} begins on {begins:%Y-%m-%d %H:%M} UTC only"
             raise BadTlsFile(path=path, problem=f"{problem}; check the clock")
+
+
+def _set_ciphers(context: ssl.SSLContext, ciphers: str) -> None:
+    try:
+        context.set_ciphers(ciphers)
+    except ssl.SSLError:
+        raise UnknownCiphers(ciphers=ciphers) from None
 
 
 def _load_chain(context: ssl.SSLContext, files: TlsFiles) -> None:

@@ -3,6 +3,7 @@
 import datetime
 import ssl
 import stat
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,7 @@ from millstream.broker.security.tls import (
     ClientCertificates,
     ServerTls,
     TlsFiles,
+    UnknownCiphers,
     expiry_warnings,
     open_server_tls,
     principal_of,
@@ -137,6 +139,21 @@ def test_older_versions_and_weaker_ciphers_are_not(folder: Path) -> None:
     client.set_ciphers("ECDHE-ECDSA-AES128-SHA")
     with pytest.raises(ssl.SSLError):
         shake_hands(context, client, "localhost")
+
+
+def test_ciphers_can_be_chosen(folder: Path) -> None:
+    chosen = replace(files(folder), ciphers="ECDHE-ECDSA-CHACHA20-POLY1305")
+    client = client_context(folder)
+    client.maximum_version = ssl.TLSVersion.TLSv1_2
+    ours = shake_hands(open_server_tls(chosen, now=NOW).context, client, "localhost")
+    cipher = ours.cipher()
+    assert cipher is not None
+    assert cipher[0] == "ECDHE-ECDSA-CHACHA20-POLY1305"
+
+
+def test_ciphers_that_do_not_exist_are_an_error(folder: Path) -> None:
+    with pytest.raises(UnknownCiphers, match="ROT13"):
+        open_server_tls(replace(files(folder), ciphers="ROT13"), now=NOW)
 
 
 # --- client certificates ----------------------------------------------------------------------
