@@ -49,10 +49,6 @@ class Fetched:
     batches: tuple[OffsetRange, ...]
     end: int
 
-    @property
-    def is_empty(self) -> bool:
-        return self.end <= self.offset
-
 
 def fetched_from(
     offset: int, headers: Iterable[BatchHeader], aborted: Iterable[AbortedTransaction] = ()

@@ -242,5 +242,4 @@ def test_a_hundred_thousand_records_in_flight_are_a_handful_of_runs() -> None:
 
 
 def test_an_empty_read_is_nothing() -> None:
-    assert Fetched(offset=3, batches=(), end=3).is_empty
     assert fetched_from(3, []) == Fetched(offset=3, batches=(), end=3)
