@@ -1,0 +1,54 @@
+"""What a member says to a share group, what the group answers, and what the shell does then.
+
+Values only. A field of a heartbeat that is None says: as before.
+"""
+
+from dataclasses import dataclass
+
+from millstream.broker.groups.topic_catalog import TopicIdPartition
+from millstream.broker.share.share_group_facts import ShareFacts
+from millstream.broker.wire.error_codes import ErrorCode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareHeartbeat:
+    """ShareGroupHeartbeat: joins with epoch 0, leaves with -1. The client makes its member id."""
+
+    member_id: str
+    epoch: int
+    client_id: str = ""
+    client_host: str = ""
+    rack_id: str | None = None
+    topics: frozenset[str] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareHeartbeatReply:
+    """`assigned` is None where it has not changed."""
+
+    error: ErrorCode = ErrorCode.NONE
+    message: str | None = None
+    member_id: str | None = None
+    epoch: int = 0
+    heartbeat_interval_ms: int = 0
+    assigned: frozenset[TopicIdPartition] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareGroupOutcome:
+    """First store `facts`, together with the begin and the end of share partitions; then reply.
+
+    `begun` are partitions that the group may fetch from now: they get a first snapshot, unless they
+    have one. `ended` are those that it will not come back to. Of members that have `left` the
+    sessions are closed.
+    """
+
+    reply: ShareHeartbeatReply | None = None
+    facts: ShareFacts = ()
+    begun: frozenset[TopicIdPartition] = frozenset()
+    ended: frozenset[TopicIdPartition] = frozenset()
+    left: tuple[str, ...] = ()
+
+    @property
+    def must_persist(self) -> bool:
+        return bool(self.facts)

@@ -1,0 +1,91 @@
+"""Guessing passwords gets slower and slower, for the one who guesses."""
+
+import pytest
+
+from millstream.broker.security import login_attempts
+from millstream.broker.security.login_attempts import (
+    ADDRESS_FAILURES_FREE,
+    FORGET_MS,
+    PAIR_FAILURES_FREE,
+    TURN_MS_MAX,
+    WAIT_MS_FIRST,
+    WAIT_MS_MAX,
+    LoginAttempts,
+    TooManyAttempts,
+)
+
+NOW_MS = 1_700_000_000_000
+HOME, AWAY = "10.0.0.1", "10.0.0.2"
+
+
+def failed(times: int, *, address: str = HOME, user: str = "ada") -> LoginAttempts:
+    attempts = LoginAttempts()
+    for _ in range(times):
+        attempts.failed(address, user, now_ms=NOW_MS)
+    return attempts
+
+
+def test_nobody_waits_before_the_first_failures() -> None:
+    assert LoginAttempts().take_turn(HOME, "ada", now_ms=NOW_MS) == 0
+    assert failed(PAIR_FAILURES_FREE).take_turn(HOME, "ada", now_ms=NOW_MS) == 0
+
+
+def test_the_wait_doubles_up_to_its_limit() -> None:
+    waits = [
+        failed(PAIR_FAILURES_FREE + more).take_turn(HOME, "ada", now_ms=NOW_MS)
+        for more in range(1, 12)
+    ]
+    assert waits[:4] == [WAIT_MS_FIRST, 2 * WAIT_MS_FIRST, 4 * WAIT_MS_FIRST, 8 * WAIT_MS_FIRST]
+    assert waits[-1] == WAIT_MS_MAX
+
+
+def test_the_wait_is_over_when_it_is_over() -> None:
+    attempts = failed(PAIR_FAILURES_FREE + 1)
+    assert attempts.take_turn(HOME, "ada", now_ms=NOW_MS + WAIT_MS_FIRST) == 0
+
+
+def test_attempts_at_once_take_turns() -> None:
+    attempts = failed(PAIR_FAILURES_FREE + 1)
+    waits = [attempts.take_turn(HOME, "ada", now_ms=NOW_MS) for _ in range(3)]
+    assert waits == [WAIT_MS_FIRST, 2 * WAIT_MS_FIRST, 3 * WAIT_MS_FIRST]
+
+
+def test_a_turn_that_is_too_far_away_is_refused() -> None:
+    attempts = failed(PAIR_FAILURES_FREE + 20)
+    waits = [attempts.take_turn(HOME, "ada", now_ms=NOW_MS) for _ in range(2)]
+    assert waits == [WAIT_MS_MAX, TURN_MS_MAX]
+    with pytest.raises(TooManyAttempts, match="try again in 91 s"):
+        attempts.take_turn(HOME, "ada", now_ms=NOW_MS)
+
+
+def test_nobody_can_lock_out_a_user_who_is_elsewhere() -> None:
+    assert failed(1_000).take_turn(AWAY, "ada", now_ms=NOW_MS) == 0
+
+
+def test_an_address_that_tries_many_users_waits_too() -> None:
+    attempts = LoginAttempts()
+    for number in range(ADDRESS_FAILURES_FREE + 1):
+        assert attempts.take_turn(HOME, f"user{number}", now_ms=NOW_MS) == 0
+        attempts.failed(HOME, f"user{number}", now_ms=NOW_MS)
+    assert attempts.take_turn(HOME, "another", now_ms=NOW_MS) == WAIT_MS_FIRST
+
+
+def test_the_right_password_ends_the_suspicion() -> None:
+    attempts = failed(PAIR_FAILURES_FREE + 3)
+    attempts.succeeded(HOME, "ada")
+    assert attempts.take_turn(HOME, "ada", now_ms=NOW_MS) == 0
+
+
+def test_failures_are_forgotten_after_a_while() -> None:
+    attempts = failed(PAIR_FAILURES_FREE + 30)
+    assert attempts.take_turn(HOME, "ada", now_ms=NOW_MS + FORGET_MS) == 0
+    assert len(attempts) == 0
+
+
+def test_a_flood_of_names_does_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(login_attempts, "SUSPECTS_MAX", 10)
+    attempts = LoginAttempts()
+    for number in range(100):
+        attempts.failed(HOME, f"user{number}", now_ms=NOW_MS)
+    assert len(attempts) == 10
+    assert attempts.take_turn(HOME, "x", now_ms=NOW_MS) > 0  # the address itself is still known
