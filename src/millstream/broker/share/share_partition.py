@@ -2,7 +2,7 @@
 
 It knows offsets only. The shell reads the log from `next_fetch_offset`, and hands what it read to
 `acquire`; it calls `expire` when `deadline_ms` has come, and stores `take_change` after each call
-before it answers (docs/decisions/0010-share-groups.md). No clock, log or disk.
+before it answers (docs/decisions/0011-share-groups.md). No clock, log or disk.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
