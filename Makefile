@@ -9,6 +9,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+# Most tests wait for something (a disk, a client, a timeout): two at a time. One file stays together.
+PYTEST := $(BIN)/python -m pytest -q -n 2 --dist loadfile
 
 .PHONY: demo test test-full lint format bench lock docs clean
 
@@ -16,10 +18,10 @@ demo: $(STAMP)
 	@$(BIN)/python examples/demo.py
 
 test: lint
-	@$(BIN)/python -m pytest -q -m "not full"
+	@$(PYTEST) -m "not full"
 
 test-full: $(STAMP)
-	@$(BIN)/python -m pytest -q -m full
+	@$(PYTEST) -m full
 
 lint: $(STAMP)
 	@$(BIN)/ruff check --quiet .

@@ -1,8 +1,5 @@
 """What is kept of a batch, byte by byte."""
 
-import time
-from collections.abc import Callable
-
 import pytest
 
 from millstream.base.record import Record
@@ -210,22 +207,6 @@ def test_a_produced_batch_is_not_decompressed_beyond_its_limit(codec: Codec) -> 
     check(batch, message_bytes_max=fits)
     with pytest.raises(InvalidBatch, match="decompress"):
         check(batch, message_bytes_max=fits - 1)
-
-
-def test_checking_keys_costs_less_than_noting_them() -> None:
-    batch = make(*[(b"key-%d" % number, b"v" * 50) for number in range(4_000)])
-    header, payload = read_header(batch), read_payload(read_header(batch), batch, 0)
-    assert cpu_time(lambda: check(batch)) < cpu_time(lambda: note_keys({}, header, payload))
-
-
-def cpu_time(work: Callable[[], object]) -> float:
-    """The shortest of a few: others use this machine too."""
-    times = []
-    for _ in range(7):
-        started = time.thread_time()
-        work()
-        times.append(time.thread_time() - started)
-    return min(times)
 
 
 def test_a_produced_record_must_have_the_offset_of_its_place() -> None:
