@@ -19,8 +19,9 @@ from millstream.broker.share.acknowledgement import Acknowledgement, Acknowledge
 from millstream.broker.share.acquisition import AcquireMode, Demand, Fetched
 from millstream.broker.share.delivery import UNTOUCHED, RecordState
 from millstream.broker.share.share_partition import (
-    DeadLetter,
+    DEAD_LETTER_OFFICE,
     DeadLetterReason,
+    DeadLetters,
     SharePartition,
     ShareTerms,
 )
@@ -33,7 +34,7 @@ Step = tuple[str, int, int, list[AcknowledgeType]]
 TYPES = st.sampled_from([*AcknowledgeType, AcknowledgeType.RELEASE, AcknowledgeType.RENEW])
 NAMES = [
     *["fetch", "acknowledge"] * 4,
-    *["wait", "store"] * 2,
+    *["wait", "store", "bury"] * 2,
     *["read ahead", "fetch late", "leave", "crash", "delete", "acknowledge what is not held"],
 ]
 STEPS = st.lists(
@@ -97,8 +98,12 @@ class Model:
 class Play:
     """The members, the shell and its disk, and the model that they are held against."""
 
-    def __init__(self, log: Log, attempts_max: int, in_flight_max: int) -> None:
+    def __init__(
+        self, log: Log, attempts_max: int, in_flight_max: int, *, keeps_dead_letters: bool
+    ) -> None:
         self.now_ms = 0
+        self.keeps_dead_letters = keeps_dead_letters
+        self.unburied: list[DeadLetters] = []
         self.batches: list[tuple[OffsetRange, bool]] = []
         end = 0
         for length, gap, is_visible in log:
@@ -118,6 +123,7 @@ class Play:
             }
         )
         self.partition = SharePartition(0, terms=self.terms)
+        self.partition.keeps_dead_letters = keeps_dead_letters
         self.late_read: Fetched | None = None
         self.changes: list[StateChange] = []
         self.models: list[Model] = []  # as each change should restore it
@@ -125,7 +131,7 @@ class Play:
 
     def holders(self) -> list[str]:
         held = {record.member_id for record in self.model.records.values()}
-        return sorted(member_id for member_id in held if member_id is not None)
+        return sorted(member_id for member_id in held if member_id)
 
     def has_more(self) -> bool:
         offset = self.partition.next_fetch_offset
@@ -155,6 +161,8 @@ class Play:
                 self.delete_records(one // 3)
             case "store":
                 self.store()
+            case "bury" if self.unburied:
+                self.bury(self.unburied.pop(0))
             case "crash":
                 self.crash(one % 4)
 
@@ -211,7 +219,8 @@ class Play:
 
     def check_limits(self, taken: list[int], demand: Demand) -> None:
         in_flight = self.partition.end_offset - self.partition.start_offset
-        assert in_flight <= self.terms.records_in_flight_max
+        whole_batch_len = max(len(offsets) for offsets, _ in self.batches)
+        assert in_flight < self.terms.records_in_flight_max + whole_batch_len
         if demand.mode is AcquireMode.RECORD_LIMIT:
             assert len(taken) <= demand.records_max
         elif len(taken) > demand.records_max:  # no more than the rest of one batch too many
@@ -241,6 +250,23 @@ class Play:
                 expected[at] = DeadLetterReason.DELIVERIES_USED_UP
         assert reasons_of(letters) == expected
         assert all(letter.member_id == member_id for letter in letters)
+        self.keep(letters)
+
+    def keep(self, letters: DeadLetters) -> None:
+        """With a dead-letter topic nobody has the records, and they are not done."""
+        if letters and self.keeps_dead_letters:
+            self.unburied.append(letters)
+            for at in reasons_of(letters):
+                record = self.model.records[at]
+                record.state, record.member_id = RecordState.ACQUIRED, DEAD_LETTER_OFFICE
+                record.until_ms = self.now_ms + LOCK_MS
+
+    def bury(self, letters: DeadLetters) -> None:
+        self.partition.bury(letters)
+        for at in reasons_of(letters):
+            record = self.model.records.get(at)
+            if record is not None and record.member_id == DEAD_LETTER_OFFICE:
+                record.settle(RecordState.ARCHIVED)
 
     def settle(self, record: ModelRecord, kind: AcknowledgeType) -> None:
         match kind:
@@ -265,9 +291,13 @@ class Play:
             self.partition.acknowledge(member_id, [batch], now_ms=self.now_ms)
 
     def leave(self, member_id: str) -> None:
-        self.partition.give_back(member_id)
-        for at in self.model.held_by(member_id):
-            self.model.records[at].crash()
+        letters = self.partition.give_back(member_id, now_ms=self.now_ms)
+        held = self.model.held_by(member_id)
+        for at in held:
+            self.model.records[at].give_up(self.terms.delivery_count_max)
+        archived = {at for at in held if self.model.records[at].state is RecordState.ARCHIVED}
+        assert reasons_of(letters) == dict.fromkeys(archived, DeadLetterReason.DELIVERIES_USED_UP)
+        self.keep(letters)
 
     def wait(self, ms: int) -> None:
         self.now_ms += ms
@@ -282,9 +312,13 @@ class Play:
             assert deadline_ms <= self.now_ms
         letters = self.partition.expire(self.now_ms)
         for _, record in due:
-            record.give_up(self.terms.delivery_count_max)
+            if record.member_id == DEAD_LETTER_OFFICE:
+                record.crash()
+            else:
+                record.give_up(self.terms.delivery_count_max)
         archived = {at for at, record in due if record.state is RecordState.ARCHIVED}
         assert reasons_of(letters) == dict.fromkeys(archived, DeadLetterReason.DELIVERIES_USED_UP)
+        self.keep(letters)
 
     def delete_records(self, offsets: int) -> None:
         self.log_start = min(self.log_start + offsets, self.log_end)
@@ -322,6 +356,8 @@ class Play:
         kept = max(1, len(self.changes) - lost)
         del self.changes[kept:], self.models[kept:]
         self.partition = SharePartition.restored(self.replay(), terms=self.terms)
+        self.partition.keeps_dead_letters = self.keeps_dead_letters
+        self.unburied.clear()
         self.model = deepcopy(self.models[-1])
         self.late_read = None
         self.forget_deleted()
@@ -356,6 +392,8 @@ class Play:
         """However it got here: it goes on, and ends with every record accepted or given up."""
         for member_id in self.holders():
             self.leave(member_id)
+        for letters in self.unburied:
+            self.bury(letters)
         while self.has_more():
             self.fetch("ada", 9, 9, AcquireMode.BATCH_OPTIMIZED, 5)
             held = self.model.held_by("ada")
@@ -367,7 +405,7 @@ class Play:
         assert self.partition.start_offset == self.log_end
 
 
-def reasons_of(letters: tuple[DeadLetter, ...]) -> dict[int, DeadLetterReason]:
+def reasons_of(letters: DeadLetters) -> dict[int, DeadLetterReason]:
     return {
         at: letter.reason
         for letter in letters
@@ -380,12 +418,13 @@ def reasons_of(letters: tuple[DeadLetter, ...]) -> dict[int, DeadLetterReason]:
     log=LOGS,
     attempts_max=st.sampled_from([1, 2, 5, 9]),
     in_flight_max=st.sampled_from([1, 8, 100, 100]),
+    keeps_dead_letters=st.booleans(),
     steps=STEPS,
 )
 def test_every_record_is_accepted_once_or_given_up_whatever_happens(
-    log: Log, attempts_max: int, in_flight_max: int, steps: list[Step]
+    log: Log, attempts_max: int, in_flight_max: int, keeps_dead_letters: bool, steps: list[Step]
 ) -> None:
-    play = Play(log, attempts_max, in_flight_max)
+    play = Play(log, attempts_max, in_flight_max, keeps_dead_letters=keeps_dead_letters)
     for step in steps:
         play.take(step)
         play.check_against_model()

@@ -1,62 +1,55 @@
-"""What an operator sets for single consumer groups (KIP-848): their pace.
+"""What an operator sets for single groups (KIP-848, KIP-932): their pace, and how they share.
 
 Kept in the broker's metadata, one record per group, also for groups that are not there yet; a
-group that says nothing follows the broker's settings.
+group that says nothing follows the broker's settings. Which names there are is said in
+`group_config_keys.py`.
 """
 
 import asyncio
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 from millstream.base.clock import Clock
 from millstream.base.errors import Corrupt
+from millstream.broker.config import BrokerConfig
 from millstream.broker.durable_state import DurableState
+from millstream.broker.group_config_keys import (
+    CONSUMER_HEARTBEAT_INTERVAL,
+    CONSUMER_SESSION_TIMEOUT,
+    DEAD_LETTER_TOPIC,
+    GROUP_CONFIGS,
+    READ_COMMITTED,
+    SHARE_DELIVERY_LIMIT,
+    SHARE_HEARTBEAT_INTERVAL,
+    SHARE_ISOLATION,
+    SHARE_LOCK_DURATION,
+    SHARE_LOCKS_MAX,
+    SHARE_RENEWAL,
+    SHARE_RESET,
+    SHARE_SESSION_TIMEOUT,
+)
 from millstream.broker.groups.group_state import ConsumerGroupLimits
+from millstream.broker.share.share_group import ShareGroupLimits
+from millstream.broker.share.share_partition import ShareTerms
+from millstream.broker.share.share_reset import ShareReset, read_share_reset
 from millstream.broker.topic_config import InvalidConfig
 from millstream.broker.topics import OverridesChange
 
 GROUP_CONFIG_KEY = b"group-config/"
 
-SESSION_TIMEOUT = "consumer.session.timeout.ms"
-HEARTBEAT_INTERVAL = "consumer.heartbeat.interval.ms"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupConfigKey:
-    """One configuration name, in milliseconds, and the broker's config that it overrides."""
-
-    broker_name: str
-    at_least: int
-    at_most: int
-    help: str
-
-
-GROUP_CONFIGS: Mapping[str, GroupConfigKey] = {
-    SESSION_TIMEOUT: GroupConfigKey(
-        broker_name="group.consumer.session.timeout.ms",
-        at_least=1_000,
-        at_most=1_800_000,
-        help="after which silence a member is out",
-    ),
-    HEARTBEAT_INTERVAL: GroupConfigKey(
-        broker_name="group.consumer.heartbeat.interval.ms",
-        at_least=100,
-        at_most=60_000,
-        help="how often members are told to heartbeat",
-    ),
-}
+PACES = (
+    (CONSUMER_HEARTBEAT_INTERVAL, CONSUMER_SESSION_TIMEOUT),
+    (SHARE_HEARTBEAT_INTERVAL, SHARE_SESSION_TIMEOUT),
+)
 
 
 class GroupConfigs:
     """The overrides of each group by its id. Owned by the broker's loop."""
 
-    def __init__(
-        self, state: DurableState, *, defaults: ConsumerGroupLimits, now_ms: Clock
-    ) -> None:
+    def __init__(self, state: DurableState, config: BrokerConfig, *, now_ms: Clock) -> None:
         self._state = state
         self._now_ms = now_ms
-        self.defaults = defaults
+        self.defaults = {name: key.default for name, key in GROUP_CONFIGS.items()} | _set_by(config)
         # One change at a time: each starts from what the one before it has left.
         self._turn = asyncio.Lock()
         self._overrides: dict[str, dict[str, str]] = {}
@@ -72,15 +65,48 @@ class GroupConfigs:
     def of(self, group_id: str) -> Mapping[str, str]:
         return self._overrides.get(group_id, {})
 
-    @property
-    def defaults_by_name(self) -> Mapping[str, str]:
-        return {
-            SESSION_TIMEOUT: str(self.defaults.session_timeout_ms),
-            HEARTBEAT_INTERVAL: str(self.defaults.heartbeat_interval_ms),
-        }
+    # --- what it means ------------------------------------------------------------------------
 
     def limits_of(self, group_id: str) -> ConsumerGroupLimits:
-        return self._limits(self.of(group_id))
+        return ConsumerGroupLimits(
+            session_timeout_ms=self._number(group_id, CONSUMER_SESSION_TIMEOUT),
+            heartbeat_interval_ms=self._number(group_id, CONSUMER_HEARTBEAT_INTERVAL),
+        )
+
+    def share_limits_of(self, group_id: str) -> ShareGroupLimits:
+        return ShareGroupLimits(
+            session_timeout_ms=self._number(group_id, SHARE_SESSION_TIMEOUT),
+            heartbeat_interval_ms=self._number(group_id, SHARE_HEARTBEAT_INTERVAL),
+        )
+
+    def share_terms_of(self, group_id: str) -> ShareTerms:
+        return ShareTerms(
+            lock_ms=self._number(group_id, SHARE_LOCK_DURATION),
+            delivery_count_max=self._number(group_id, SHARE_DELIVERY_LIMIT),
+            records_in_flight_max=self._number(group_id, SHARE_LOCKS_MAX),
+        )
+
+    def share_reset_of(self, group_id: str) -> ShareReset:
+        reset = read_share_reset(self._value(group_id, SHARE_RESET))
+        assert reset is not None, "it was checked when it was set"
+        return reset
+
+    def share_reads_committed(self, group_id: str) -> bool:
+        return self._value(group_id, SHARE_ISOLATION) == READ_COMMITTED
+
+    def share_may_renew(self, group_id: str) -> bool:
+        return self._value(group_id, SHARE_RENEWAL) == "true"
+
+    def dead_letter_topic_of(self, group_id: str) -> str | None:
+        return self._value(group_id, DEAD_LETTER_TOPIC) or None
+
+    def _number(self, group_id: str, name: str) -> int:
+        return int(self._value(group_id, name))
+
+    def _value(self, group_id: str, name: str) -> str:
+        return self.of(group_id).get(name, self.defaults[name])
+
+    # --- changes ------------------------------------------------------------------------------
 
     def changed(self, group_id: str, change: OverridesChange) -> dict[str, str]:
         """What the group's configuration would be, if all of it is allowed."""
@@ -89,11 +115,9 @@ class GroupConfigs:
         overrides = change(dict(self.of(group_id)))
         for name, value in overrides.items():
             _check(name, value)
-        limits = self._limits(overrides)
-        if limits.heartbeat_interval_ms >= limits.session_timeout_ms:
-            reason = f"must be below the session timeout, {limits.session_timeout_ms} ms"
-            value = str(limits.heartbeat_interval_ms)
-            raise InvalidConfig(name=HEARTBEAT_INTERVAL, value=value, reason=reason)
+        effective = self.defaults | overrides
+        for heartbeat, session in PACES:
+            _check_pace(effective, heartbeat, session)
         return overrides
 
     async def change(self, group_id: str, change: OverridesChange) -> None:
@@ -107,15 +131,16 @@ class GroupConfigs:
             if overrides:
                 self._overrides[group_id] = overrides
 
-    def _limits(self, overrides: Mapping[str, str]) -> ConsumerGroupLimits:
-        defaults = self.defaults
-        return ConsumerGroupLimits(
-            group_size_max=defaults.group_size_max,
-            session_timeout_ms=int(overrides.get(SESSION_TIMEOUT, defaults.session_timeout_ms)),
-            heartbeat_interval_ms=int(
-                overrides.get(HEARTBEAT_INTERVAL, defaults.heartbeat_interval_ms)
-            ),
-        )
+
+def _set_by(config: BrokerConfig) -> dict[str, str]:
+    """What the broker's settings say of all groups."""
+    return {
+        CONSUMER_SESSION_TIMEOUT: str(config.group_consumer_session_timeout_ms),
+        CONSUMER_HEARTBEAT_INTERVAL: str(config.group_consumer_heartbeat_interval_ms),
+        SHARE_SESSION_TIMEOUT: str(config.group_share_session_timeout_ms),
+        SHARE_HEARTBEAT_INTERVAL: str(config.group_share_heartbeat_interval_ms),
+        SHARE_LOCK_DURATION: str(config.group_share_record_lock_ms),
+    }
 
 
 def _read(group_id: str, value: bytes) -> dict[str, str]:
@@ -133,8 +158,12 @@ def _read(group_id: str, value: bytes) -> dict[str, str]:
 
 def _check(name: str, value: str) -> None:
     key = GROUP_CONFIGS.get(name)
-    if key is None:
-        raise InvalidConfig(name=name, value=value, reason="there is no such config of groups")
-    if not value.isdecimal() or not key.at_least <= int(value) <= key.at_most:
-        reason = f"must be a number of milliseconds, {key.at_least} to {key.at_most}"
+    reason = "there is no such config of groups" if key is None else key.check(value)
+    if reason is not None:
         raise InvalidConfig(name=name, value=value, reason=reason)
+
+
+def _check_pace(values: Mapping[str, str], heartbeat: str, session: str) -> None:
+    if int(values[heartbeat]) >= int(values[session]):
+        reason = f"must be below the session timeout, {values[session]} ms"
+        raise InvalidConfig(name=heartbeat, value=values[heartbeat], reason=reason)

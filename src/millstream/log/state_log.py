@@ -49,7 +49,7 @@ class StateLog:
         self._state_bytes = 0
         # The changes of open transactions, by producer id.
         self._pending: dict[int, _Pending] = {}
-        for batch in self._batches():
+        for batch in batches_of(self.log):
             self._replay(batch)
 
     def __iter__(self) -> Iterator[tuple[bytes, bytes]]:
@@ -123,17 +123,6 @@ class StateLog:
             self._values[key] = record.value
             self._state_bytes += len(key) + len(record.value)
 
-    def _batches(self) -> Iterator[memoryview]:
-        offset = self.log.start_offset
-        while offset < self.log.high_watermark:
-            span = self.log.read(offset, bytes_max=READ_CHUNK_BYTES)
-            position = 0
-            while position < len(span):
-                header = read_header(span, position)
-                yield span[position : position + header.size_bytes]
-                offset = header.last_offset + 1
-                position += header.size_bytes
-
     def _replay(self, batch: memoryview) -> None:
         header = read_header(batch)
         if header.is_control:
@@ -167,6 +156,19 @@ class StateLog:
             self._append_pending(producer_id, pending, now_ms)
         self.log.sync(now_ms=now_ms)
         self._directory.delete_records(self._partition, start)
+
+
+def batches_of(log: PartitionLog) -> Iterator[memoryview]:
+    """Every batch that is visible, from the start on."""
+    offset = log.start_offset
+    while offset < log.high_watermark:
+        span = log.read(offset, bytes_max=READ_CHUNK_BYTES)
+        position = 0
+        while position < len(span):
+            header = read_header(span, position)
+            yield span[position : position + header.size_bytes]
+            offset = header.last_offset + 1
+            position += header.size_bytes
 
 
 def _records(changes: Iterable[tuple[bytes, bytes | None]], now_ms: int) -> list[Record]:

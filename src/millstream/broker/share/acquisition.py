@@ -60,7 +60,7 @@ def fetched_from(
         batches=tuple(
             OffsetRange(start=header.base_offset, end=header.last_offset + 1)
             for header in headers
-            if not header.is_control and not _is_aborted(header, aborted)
+            if header.record_count and not header.is_control and not _is_aborted(header, aborted)
         ),
         end=headers[-1].last_offset + 1 if headers else offset,
     )

@@ -79,14 +79,12 @@ class Delivery(NamedTuple):
     def archived(self) -> "Delivery":
         return Delivery(RecordState.ARCHIVED, self.attempts)
 
-    def released(self, attempts_max: int) -> "Delivery":
-        """The attempt failed; after the last one there is no other."""
-        if self.attempts >= attempts_max:
-            return self.archived()
+    def released(self) -> "Delivery":
+        """The attempt failed. Whether there is another one is for the partition to say."""
         return Delivery(RecordState.AVAILABLE, self.attempts, None, self.batch_len)
 
     def returned(self) -> "Delivery":
-        """The member is gone and may never have seen the record: the attempt does not count."""
+        """As if it had not been handed out this time."""
         return Delivery(RecordState.AVAILABLE, self.attempts - 1, None, self.batch_len)
 
 

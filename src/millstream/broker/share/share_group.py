@@ -8,7 +8,8 @@ records a member gets is none of its business.
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from millstream.broker.groups.group_state import GroupState
+from millstream.base.errors import Rejected
+from millstream.broker.groups.group_state import GroupKind, GroupState
 from millstream.broker.groups.topic_catalog import TopicCatalog, TopicIdPartition
 from millstream.broker.share.share_group_book import ShareGroupBook
 from millstream.broker.share.share_group_facts import ShareFact, ShareFactKey
@@ -29,6 +30,19 @@ from millstream.broker.wire.error_codes import ErrorCode
 SHARE_PROTOCOL_TYPE = "share"
 
 
+class NoShareGroup(Rejected):
+    def __init__(self, *, group_id: str, kind: GroupKind | None = None) -> None:
+        what = "there is no such group" if kind is None else f"it is a {kind.value} group"
+        super().__init__(f"{group_id} is not a share group: {what}")
+        self.group_id, self.kind = group_id, kind
+
+
+class ShareGroupNotEmpty(Rejected):
+    def __init__(self, *, group_id: str, members: int) -> None:
+        super().__init__(f"share group {group_id} has {members} members; stop them all first")
+        self.group_id, self.members = group_id, members
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareGroupLimits:
     """Kafka's defaults."""
@@ -41,6 +55,7 @@ class ShareGroupLimits:
 class ShareGroup:
     """One group. Every call returns what to store, what to do and what to answer, in this order."""
 
+    kind = GroupKind.SHARE
     protocol_type = SHARE_PROTOCOL_TYPE
 
     def __init__(self, group_id: str, *, catalog: TopicCatalog, limits: ShareGroupLimits) -> None:
@@ -48,7 +63,6 @@ class ShareGroup:
         self.limits = limits
         self.book = ShareGroupBook(catalog)
         self._due_ms: dict[str, int] = {}  # by member id: until then it must heartbeat
-        self._is_dead = False
 
     # Calls: what members say, what the shell reports.
 
@@ -78,19 +92,20 @@ class ShareGroup:
         """Topics came, went or grew; members hear of it with their next heartbeat."""
         return self._outcome(self.book.follow_topics)
 
-    def forget_topic(self, topic_id: bytes) -> ShareGroupOutcome:
-        """DeleteShareGroupOffsets, of a group without members."""
-        assert self.is_vacant, "members are reading"
-        return self._outcome(lambda: self.book.unshare([topic_id]))
+    def share(self, partitions: Iterable[TopicIdPartition]) -> ShareGroupOutcome:
+        """AlterShareGroupOffsets: it has a state of them now, whoever subscribes or not."""
+        self.check_vacant()
+        return self._outcome(lambda: self.book.share(partitions))
 
-    def delete(self) -> ErrorCode:
-        """DeleteGroups: on NONE the group is DEAD; the shell removes its facts and its states."""
-        if self._is_dead:
-            return ErrorCode.GROUP_ID_NOT_FOUND
+    def forget_topics(self, topic_ids: Iterable[bytes]) -> ShareGroupOutcome:
+        """DeleteShareGroupOffsets, of a group without members."""
+        self.check_vacant()
+        return self._outcome(lambda: self.book.unshare(topic_ids))
+
+    def check_vacant(self) -> None:
+        """DeleteGroups asks, too: then the shell removes the group's facts and its states."""
         if not self.is_vacant:
-            return ErrorCode.NON_EMPTY_GROUP
-        self._is_dead = True
-        return ErrorCode.NONE
+            raise ShareGroupNotEmpty(group_id=self.group_id, members=len(self.book))
 
     def restore(self, facts: Mapping[ShareFactKey, ShareFact], *, now_ms: int) -> None:
         """Become the group that was stored; nobody could heartbeat, so sessions start now.
@@ -105,8 +120,6 @@ class ShareGroup:
 
     @property
     def state(self) -> GroupState:
-        if self._is_dead:
-            return GroupState.DEAD
         return GroupState.EMPTY if self.is_vacant else GroupState.STABLE
 
     @property
@@ -125,7 +138,8 @@ class ShareGroup:
             return _refuse(ErrorCode.UNKNOWN_MEMBER_ID, f"no member {request.member_id}")
         if member is None:
             return new_member(request.member_id)
-        if not is_leaving and not member.knows(request.epoch):
+        is_joining = request.epoch == JOINING_EPOCH  # again: it has forgotten what it was told
+        if not is_leaving and not is_joining and not member.knows(request.epoch):
             message = f"member epoch {request.epoch} is not {member.epoch}; join again"
             return _refuse(ErrorCode.FENCED_MEMBER_EPOCH, message)
         return member
@@ -158,10 +172,8 @@ class ShareGroup:
     def _outcome(self, step: Callable[[], ShareHeartbeatReply | None]) -> ShareGroupOutcome:
         before: frozenset[TopicIdPartition] = self.book.shared
         reply = step()
-        after = self.book.shared
-        return ShareGroupOutcome(
-            reply=reply, facts=self.book.take_facts(), begun=after - before, ended=before - after
-        )
+        ended = before - self.book.shared
+        return ShareGroupOutcome(reply=reply, facts=self.book.take_facts(), ended=ended)
 
 
 def check_heartbeat(request: ShareHeartbeat) -> str | None:

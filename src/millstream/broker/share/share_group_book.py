@@ -41,6 +41,7 @@ class ShareGroupBook:
         self._members: dict[str, ShareMember] = {}
         self._targets: dict[str, frozenset[TopicIdPartition]] = {}
         self._shared: dict[bytes, SharedTopic] = {}
+        self._shared_partitions: frozenset[TopicIdPartition] = frozenset()
         self._changed: dict[ShareFactKey, None] = {}
 
     def __len__(self) -> int:
@@ -60,11 +61,7 @@ class ShareGroupBook:
     @property
     def shared(self) -> frozenset[TopicIdPartition]:
         """The partitions that the group has a state of."""
-        return frozenset(
-            TopicIdPartition(topic_id, number)
-            for topic_id, topic in self._shared.items()
-            for number in topic.partitions
-        )
+        return self._shared_partitions
 
     # Steps.
 
@@ -108,18 +105,42 @@ class ShareGroupBook:
 
     def _share_new_partitions(self) -> None:
         """What is subscribed to and exists has a state from now on; it is kept if nobody reads."""
-        for topic_id in sorted(self.catalog.ids_of(self.topics)):
-            topic = self.catalog.with_id(topic_id)
-            assert topic is not None
-            shared = SharedTopic(topic.name, frozenset(range(topic.partition_count)))
-            if shared.partitions and self._shared.get(topic_id) != shared:
-                self._shared[topic_id] = shared
-                self._note(PARTITIONS_KEY)
+        topics = [self.catalog.with_id(one) for one in self.catalog.ids_of(self.topics)]
+        self._share_topics(
+            self._shared
+            | {
+                topic.id: SharedTopic(topic.name, frozenset(range(topic.partition_count)))
+                for topic in topics
+                if topic is not None and topic.partition_count > 0
+            }
+        )
+
+    def share(self, partitions: Iterable[TopicIdPartition]) -> None:
+        """These have a state from now on, even if nobody subscribes to them."""
+        topics = dict(self._shared)
+        for part in partitions:
+            topic = self.catalog.with_id(part.topic_id)
+            assert topic is not None, "the caller has looked"
+            shared = topics.get(part.topic_id, SharedTopic(topic.name, frozenset()))
+            topics[topic.id] = SharedTopic(topic.name, shared.partitions | {part.partition})
+        self._share_topics(topics)
+        self._note(GROUP_KEY)  # it may be new
 
     def unshare(self, topic_ids: Iterable[bytes]) -> None:
-        for topic_id in topic_ids:
-            if self._shared.pop(topic_id, None) is not None:
-                self._note(PARTITIONS_KEY)
+        gone = {*topic_ids}
+        self._share_topics({one: topic for one, topic in self._shared.items() if one not in gone})
+
+    def _share_topics(self, topics: Mapping[bytes, SharedTopic]) -> None:
+        """Heartbeats ask what is shared more often than it changes: so it is kept at hand."""
+        if topics == self._shared:
+            return
+        self._shared = dict(topics)
+        self._shared_partitions = frozenset(
+            TopicIdPartition(topic_id, number)
+            for topic_id, topic in topics.items()
+            for number in topic.partitions
+        )
+        self._note(PARTITIONS_KEY)
 
     def _assign(self, now_ms: int) -> None:
         subscribers = [
@@ -166,7 +187,7 @@ class ShareGroupBook:
                 case ShareTargetFact():
                     self.target_epoch, self.assigned_ms = fact.epoch, fact.assigned_ms
                 case SharedTopicsFact():
-                    self._shared = dict(fact.by_id)
+                    self._share_topics(fact.by_id)
                 case frozenset():
                     self._targets[key.member_id] = fact
                 case ShareMemberProfile():

@@ -36,16 +36,14 @@ class ShareHeartbeatReply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareGroupOutcome:
-    """First store `facts`, together with the begin and the end of share partitions; then reply.
+    """First store `facts`, then reply.
 
-    `begun` are partitions that the group may fetch from now: they get a first snapshot, unless they
-    have one. `ended` are those that it will not come back to. Of members that have `left` the
-    sessions are closed.
+    `ended` are partitions that the group will not come back to: what it has done there is
+    forgotten. Of members that have `left` the sessions are closed.
     """
 
     reply: ShareHeartbeatReply | None = None
     facts: ShareFacts = ()
-    begun: frozenset[TopicIdPartition] = frozenset()
     ended: frozenset[TopicIdPartition] = frozenset()
     left: tuple[str, ...] = ()
 

@@ -30,6 +30,7 @@ from millstream.broker.share.share_member import ShareMemberProfile, ShareMember
 from millstream.broker.wire import ZERO_UUID, MalformedMessage, decode_versioned, encode_versioned
 from millstream.broker.wire.message import Message, field
 
+SHARE_KEY_VERSIONS = frozenset(int(kind) for kind in ShareFactKind)
 VALUE_VERSION = 0
 STABLE_STATE = 1  # Kafka's number; a member of a share group has no other
 
@@ -111,6 +112,10 @@ def share_fact_key(group_id: str, key: ShareFactKey) -> bytes:
         message = ShareMemberKey(group_id=group_id, member_id=key.member_id)
         return encode_versioned(message, key.kind)
     return encode_versioned(ShareGroupKey(group_id=group_id), key.kind)
+
+
+def is_share_key(data: bytes) -> bool:
+    return int.from_bytes(data[:2], "big") in SHARE_KEY_VERSIONS
 
 
 def read_share_fact_key(data: bytes) -> tuple[str, ShareFactKey]:

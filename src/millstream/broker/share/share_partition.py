@@ -17,8 +17,15 @@ from millstream.broker.share.acknowledgement import (
     InvalidAcknowledgement,
     NotAcquired,
 )
-from millstream.broker.share.acquisition import Demand, Fetched, bundle, choose
-from millstream.broker.share.delivery import NEW, Delivery, Lock, RecordState
+from millstream.broker.share.acquisition import (
+    AcquireMode,
+    Choice,
+    Demand,
+    Fetched,
+    bundle,
+    choose,
+)
+from millstream.broker.share.delivery import NEW, Delivery, Lock
 from millstream.broker.share.lock_deadlines import LockDeadlines
 from millstream.broker.share.offset_runs import OffsetRuns, Run
 from millstream.broker.share.share_state import (
@@ -35,7 +42,8 @@ class ShareTerms:
 
     lock_ms: int = 30_000  # share.record.lock.duration.ms
     delivery_count_max: int = 5  # share.delivery.count.limit
-    # Offsets from the first that is not done to the last that was handed out.
+    # Offsets from the first that is not done to the last that was handed out; a batch of the log
+    # that begins below the limit is handed out whole, unless the member limits its records.
     records_in_flight_max: int = 2_000  # share.partition.max.record.locks
 
 
@@ -63,20 +71,26 @@ class DeadLetter:
 
 DeadLetters = tuple[DeadLetter, ...]
 
+# Who holds a record that was given up while its dead letter is written: no member has this name.
+DEAD_LETTER_OFFICE = ""
+
 
 class SharePartition:
     """Offsets [start_offset, end_offset) are in flight; before them all is done, after them new.
 
     The first one in flight is never done. `terms` may be replaced at any time, and count from the
-    next call on.
+    next call on. With `keeps_dead_letters` a record that is given up is done only once the shell
+    says that its dead letter is written (`bury`); if it never says so, the record comes again.
     """
 
     def __init__(self, start_offset: int, *, terms: ShareTerms) -> None:
         self.terms = terms
+        self.keeps_dead_letters = False
         self._runs = OffsetRuns[Delivery](start_offset)
         self._locks = LockDeadlines()
         self._available_min = start_offset  # no offset in flight before this one is available
         self._complete_count = 0
+        self._deleted_before = 0
         self._unsaved: list[OffsetRange] = []
         self._saved_start: int | None = None
 
@@ -114,6 +128,15 @@ class SharePartition:
         return [*self._runs]
 
     @property
+    def state(self) -> ShareState:
+        """What would be stored now."""
+        return ShareState(
+            start_offset=self.start_offset,
+            complete_count=self._complete_count,
+            batches=self._touched_batches(),
+        )
+
+    @property
     def deadline_ms(self) -> int | None:
         """When the next `expire` is due; any call may change it. It may be early, never late."""
         return self._locks.first_ms
@@ -134,8 +157,9 @@ class SharePartition:
     ) -> tuple[AcquiredRecords, ...]:
         """Give the member what it may have of a read from `next_fetch_offset`."""
         attempts_max = self.terms.delivery_count_max
-        choice = choose(self._offer(fetched), demand, attempts_max=attempts_max, end=fetched.end)
-        for run in [*self._nothing_there(fetched, choice.end)]:
+        offer = self._offer(fetched, demand.mode)
+        choice = choose(offer, demand, attempts_max=attempts_max, end=fetched.end)
+        for run in [*self._nothing_there(fetched, choice)]:
             self._mark(run)
         lock = Lock(demand.member_id, now_ms + self.terms.lock_ms)
         acquired = [self._hand_out(run, lock) for run in bundle(choice.runs, demand)]
@@ -147,8 +171,9 @@ class SharePartition:
     ) -> DeadLetters:
         """All of it or, if the member does not hold one of the records, nothing of it.
 
-        The batches are in order (`check_acknowledgements`). What lies before the start is skipped:
-        those records were deleted meanwhile.
+        The batches are in order (`check_acknowledgements`). Records that were deleted meanwhile
+        are skipped. Not so those that are done: in Kafka a member whose lock ran out may accept,
+        with success, what another one has accepted.
         """
         held = [
             (run, kind)
@@ -161,11 +186,17 @@ class SharePartition:
         self._advance()
         return tuple(letters)
 
-    def give_back(self, member_id: str) -> None:
-        """The member has left, or closed its session: what it holds was, maybe, never seen."""
-        for run in self._runs:
-            if run.value.lock is not None and run.value.lock.member_id == member_id:
-                self._mark(run._replace(value=run.value.returned()))
+    def give_back(self, member_id: str, *, now_ms: int) -> DeadLetters:
+        """The member has left, closed its session or crashed: an attempt of all that it held."""
+        until_ms = now_ms + self.terms.lock_ms
+        letters = [
+            letter
+            for run in self._runs
+            if run.value.lock is not None and run.value.lock.member_id == member_id
+            for letter in self._release(run, until_ms)
+        ]
+        self._advance()
+        return tuple(letters)
 
     def expire(self, now_ms: int) -> DeadLetters:
         """Whoever has not acknowledged in time holds the record no longer."""
@@ -174,15 +205,24 @@ class SharePartition:
             for offsets in self._locks.take_due(now_ms)
             for run in self._runs.within(offsets.start, offsets.end)
             if run.value.lock is not None and run.value.lock.until_ms <= now_ms
-            for letter in self._release(run)
+            for letter in self._time_is_up(run, now_ms + self.terms.lock_ms)
         ]
         self._advance()
         return tuple(letters)
+
+    def bury(self, letters: DeadLetters) -> None:
+        """These dead letters are written: what they tell of is done."""
+        for letter in letters:
+            for run in self._runs.within(letter.offsets.start, letter.offsets.end):
+                if _is_given_up(run.value):
+                    self._mark(run._replace(value=run.value.archived()))
+        self._advance()
 
     def move_start_to(self, offset: int) -> None:
         """The log begins later now: retention, or DeleteRecords. It never goes back."""
         for run in self._runs.within(self.start_offset, offset):
             self._complete_count -= _complete_len(run)
+        self._deleted_before = max(self._deleted_before, offset)
         if offset > self.start_offset:
             self._runs.drop_before(offset)
         self._advance()
@@ -212,8 +252,11 @@ class SharePartition:
     def take_everything(self) -> StateChange:
         """All there is to store, whatever was stored before."""
         self._unsaved, self._saved_start = [], self.start_offset
+        return self._change(self._touched_batches())
+
+    def _touched_batches(self) -> tuple[StateBatch, ...]:
         batches = [StateBatch(run.start, run.end, run.value.durable) for run in self._runs]
-        return self._change(touched_batches(_joined(batches)))
+        return touched_batches(_joined(batches))
 
     def _change(self, batches: tuple[StateBatch, ...]) -> StateChange:
         return StateChange(
@@ -226,21 +269,28 @@ class SharePartition:
     def _room(self) -> int:
         return self.terms.records_in_flight_max - (self.end_offset - self.start_offset)
 
-    def _offer(self, fetched: Fetched) -> Iterator[Run[Delivery]]:
+    @property
+    def _room_end(self) -> int:
+        return self.end_offset + max(0, self._room)
+
+    def _offer(self, fetched: Fetched, mode: AcquireMode) -> Iterator[Run[Delivery]]:
         """What is available of a read: in flight already, or new as long as there is room."""
+        room_end = self._room_end
         for batch in fetched.batches:
             for run in self._runs.within(batch.start, batch.end):
                 if run.value.is_available:
                     yield run
             start = max(batch.start, self.end_offset)
-            end = min(batch.end, self.end_offset + max(0, self._room))
+            is_whole = mode is AcquireMode.BATCH_OPTIMIZED and start < room_end
+            end = batch.end if is_whole else min(batch.end, room_end)
             if start < end:
                 yield Run(start, end, NEW)
 
-    def _nothing_there(self, fetched: Fetched, end: int) -> Iterator[Run[Delivery]]:
+    def _nothing_there(self, fetched: Fetched, choice: Choice) -> Iterator[Run[Delivery]]:
         """The offsets of a read that have nothing to hand out, up to where it was looked at."""
         start = max(fetched.offset, self.start_offset)
-        end = min(end, self.end_offset + max(0, self._room))
+        taken_end = choice.runs[-1].end if choice.runs else 0
+        end = min(choice.end, max(self._room_end, taken_end))
         for batch in (*fetched.batches, OffsetRange(start=end, end=end)):
             hole_end = min(batch.start, end)
             for run in self._runs.within(start, hole_end):
@@ -263,6 +313,9 @@ class SharePartition:
         if offsets.end > self.end_offset:
             reason = f"nothing was handed out from {self.end_offset} on"
             raise InvalidAcknowledgement(offsets=offsets, reason=reason)
+        first = max(offsets.start, self._deleted_before)
+        if first < min(offsets.end, self.start_offset):
+            raise NotAcquired(offset=first, member_id=member_id)
         for run in self._runs.within(offsets.start, offsets.end):
             lock = run.value.lock
             if lock is None or lock.member_id != member_id:
@@ -278,19 +331,34 @@ class SharePartition:
             case AcknowledgeType.GAP:
                 self._mark(run._replace(value=run.value.archived()))
             case AcknowledgeType.REJECT:
-                self._mark(run._replace(value=run.value.archived()))
-                yield _dead_letter(run, DeadLetterReason.REJECTED)
+                yield self._give_up(run, DeadLetterReason.REJECTED, lock.until_ms)
             case AcknowledgeType.RELEASE:
-                yield from self._release(run)
+                yield from self._release(run, lock.until_ms)
             case AcknowledgeType.RENEW:
-                self._mark(run._replace(value=run.value.renewed(lock)))
-                self._locks.put(lock.until_ms, OffsetRange(start=run.start, end=run.end))
+                self._renew(run, lock)
 
-    def _release(self, run: Run[Delivery]) -> Iterator[DeadLetter]:
-        released = run.value.released(self.terms.delivery_count_max)
-        self._mark(run._replace(value=released))
-        if released.state is RecordState.ARCHIVED:
-            yield _dead_letter(run, DeadLetterReason.DELIVERIES_USED_UP)
+    def _renew(self, run: Run[Delivery], lock: Lock) -> None:
+        self._mark(run._replace(value=run.value.renewed(lock)))
+        self._locks.put(lock.until_ms, OffsetRange(start=run.start, end=run.end))
+
+    def _time_is_up(self, run: Run[Delivery], until_ms: int) -> Iterator[DeadLetter]:
+        if _is_given_up(run.value):  # its dead letter was not written: it gets its attempt again
+            self._mark(run._replace(value=run.value.returned()))
+        else:
+            yield from self._release(run, until_ms)
+
+    def _release(self, run: Run[Delivery], until_ms: int) -> Iterator[DeadLetter]:
+        if run.value.attempts >= self.terms.delivery_count_max:
+            yield self._give_up(run, DeadLetterReason.DELIVERIES_USED_UP, until_ms)
+        else:
+            self._mark(run._replace(value=run.value.released()))
+
+    def _give_up(self, run: Run[Delivery], reason: DeadLetterReason, until_ms: int) -> DeadLetter:
+        if self.keeps_dead_letters:
+            self._renew(run, Lock(DEAD_LETTER_OFFICE, until_ms))
+        else:
+            self._mark(run._replace(value=run.value.archived()))
+        return _dead_letter(run, reason)
 
     # The book.
 
@@ -318,6 +386,10 @@ class SharePartition:
 
 def _is_available(delivery: Delivery) -> bool:
     return delivery.is_available
+
+
+def _is_given_up(delivery: Delivery) -> bool:
+    return delivery.lock is not None and delivery.lock.member_id == DEAD_LETTER_OFFICE
 
 
 def _is_not_done(delivery: Delivery) -> bool:

@@ -108,6 +108,11 @@ class ShareSessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
+    def is_open(self, key: SessionKey, connection_id: int) -> bool:
+        """Whether the member's session is still that of this connection."""
+        session = self._sessions.get(key)
+        return session is not None and session.connection_id == connection_id
+
     def fetch(self, request: SessionRequest) -> tuple[TopicIdPartition, ...]:
         """Where to fetch from, in this order; nowhere if the request closes the session.
 

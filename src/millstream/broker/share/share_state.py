@@ -47,6 +47,18 @@ class ShareState:
     def is_started(self) -> bool:
         return self.start_offset != NO_START_OFFSET
 
+    def reaches_beyond(self, end: int) -> bool:
+        return self.start_offset > end or any(batch.end > end for batch in self.batches)
+
+    def cut_to(self, end: int) -> "ShareState":
+        """Without what lies behind `end`: other records will have those offsets."""
+        start = min(self.start_offset, end)
+        batches = tuple(
+            batch._replace(end=min(batch.end, end)) for batch in self.batches if batch.start < end
+        )
+        done = sum(one.end - one.start for one in batches if one.delivery.state.is_final)
+        return ShareState(start_offset=start, complete_count=done, batches=batches)
+
     def changed(self, change: StateChange) -> "ShareState":
         """The later one counts; what it does not name stays."""
         runs = OffsetRuns[DurableDelivery](change.start_offset)

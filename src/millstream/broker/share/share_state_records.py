@@ -98,6 +98,11 @@ class ShareJournal:
         self._stored = stored
         self._updates_max = updates_max
 
+    @property
+    def stored(self) -> StoredShare:
+        """How far the epochs have come; its `state` is that of the beginning."""
+        return self._stored
+
     def begin(self, *, now_ms: int) -> ShareStateRecord:
         """The group may fetch from this partition now, and nobody has: the start is open."""
         change = StateChange(start_offset=-1, complete_count=0, batches=())

@@ -72,6 +72,9 @@ class Queue:
         )
         return self.partition.acknowledge(member_id, [batch], now_ms=self.now_ms)
 
+    def give_back(self, member_id: str = ADA) -> DeadLetters:
+        return self.partition.give_back(member_id, now_ms=self.now_ms)
+
     def release(self, start: int, end: int, *, member_id: str = ADA) -> DeadLetters:
         return self.acknowledge(start, end, AcknowledgeType.RELEASE, member_id=member_id)
 

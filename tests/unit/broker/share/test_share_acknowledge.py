@@ -102,21 +102,25 @@ def test_the_limit_counts_as_it_is_when_the_attempt_ends() -> None:
     assert len(queue.release(0, 1)) == 1
 
 
-def test_what_a_member_held_when_it_left_was_no_attempt() -> None:
-    queue = Queue((0, 4), delivery_count_max=1)
-    for _ in range(3):
-        assert queue.acquire(ADA) == [(0, 4)]
-        queue.partition.give_back(ADA)
-        assert queue.states == [(0, 4, RecordState.AVAILABLE, 0)]
+def test_what_a_member_held_when_it_left_was_an_attempt() -> None:
+    """So a record that takes its consumers down with it does not come for ever."""
+    queue = Queue((0, 4), delivery_count_max=2)
+    assert queue.acquire(ADA) == [(0, 4)]
+    assert queue.give_back(ADA) == ()
+    assert queue.states == [(0, 4, RecordState.AVAILABLE, 1)]
+    queue.acquire(ADA)
+    [letter] = queue.give_back(ADA)
+    assert letter.reason is DeadLetterReason.DELIVERIES_USED_UP
+    assert queue.partition.start_offset == 4
 
 
 def test_giving_back_leaves_what_others_hold() -> None:
     queue = Queue((0, 2), (2, 4))
     queue.acquire(ADA, records_max=2)
     queue.acquire(BOB)
-    queue.partition.give_back(ADA)
+    queue.give_back(ADA)
     assert queue.states == [
-        (0, 2, RecordState.AVAILABLE, 0),
+        (0, 2, RecordState.AVAILABLE, 1),
         (2, 4, RecordState.ACQUIRED, 1),
     ]
 

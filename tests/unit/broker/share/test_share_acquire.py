@@ -63,11 +63,21 @@ def test_what_is_acquired_comes_in_batches_of_the_size_asked_for() -> None:
 
 def test_nothing_new_is_handed_out_beyond_the_limit_in_flight() -> None:
     queue = Queue((0, 30), records_in_flight_max=20)
-    assert queue.acquire(ADA) == [(0, 20)]
+    assert queue.acquire(ADA, mode=LIMITED) == [(0, 20)]
     assert queue.partition.next_fetch_offset is None
     queue.acknowledge(0, 1)
-    assert queue.acquire(BOB) == [(20, 21)]
+    assert queue.acquire(BOB, mode=LIMITED) == [(20, 21)]
     assert queue.partition.next_fetch_offset is None
+
+
+def test_a_batch_that_begins_below_the_limit_in_flight_is_handed_out_whole() -> None:
+    queue = Queue((0, 15), (15, 30), (30, 40), records_in_flight_max=20)
+    assert queue.acquire(ADA, batch_size=1) == [(0, 15), (15, 30)]
+    assert queue.partition.next_fetch_offset is None
+    queue.acknowledge(0, 10)
+    assert queue.partition.next_fetch_offset is None
+    queue.acknowledge(10, 12)
+    assert queue.acquire(BOB) == [(30, 40)]
 
 
 def test_released_records_come_again_though_the_limit_is_reached() -> None:
@@ -192,6 +202,11 @@ def test_what_is_not_to_be_seen_is_done_without_being_handed_out() -> None:
     assert partition.complete_count == 4
 
 
+def test_a_batch_that_compaction_has_emptied_is_not_to_be_seen() -> None:
+    empty = TRANSACTIONS[0]._replace(record_count=0)
+    assert fetched_from(0, [empty]) == Fetched(offset=0, batches=(), end=2)
+
+
 @pytest.mark.parametrize(("attempts_max", "suspect"), [(1, 2), (2, 2), (4, 2), (5, 3), (10, 5)])
 def test_from_half_of_all_attempts_on_a_record_is_suspect(attempts_max: int, suspect: int) -> None:
     assert suspect_attempts(attempts_max) == suspect
@@ -219,10 +234,11 @@ def test_halves_are_those_of_the_first_batch() -> None:
 
 def test_a_suspect_record_does_not_come_with_others() -> None:
     queue = Queue((0, 1), (1, 2), (2, 3), delivery_count_max=4)
+    queue.acquire(BOB, records_max=1)
     for _ in range(2):
-        queue.acquire(records_max=2)
+        queue.acquire(records_max=1)
         queue.release(1, 2)
-        queue.partition.give_back(ADA)
+    queue.release(0, 1, member_id=BOB)
     assert queue.acquire() == [(0, 1)]
     assert queue.acquire() == [(1, 2)]
     assert queue.acquire() == [(2, 3)]

@@ -4,7 +4,7 @@ import pytest
 
 from millstream.broker.groups.group_state import GroupState
 from millstream.broker.groups.topic_catalog import CataloguedTopic, TopicCatalog, TopicIdPartition
-from millstream.broker.share.share_group import ShareGroup, ShareGroupLimits
+from millstream.broker.share.share_group import ShareGroup, ShareGroupLimits, ShareGroupNotEmpty
 from millstream.broker.share.share_group_facts import ShareFact, ShareFactKey
 from millstream.broker.share.share_group_messages import (
     ShareGroupOutcome,
@@ -90,8 +90,9 @@ def test_who_joins_is_told_its_partitions_at_once() -> None:
 
 def test_the_first_to_subscribe_begins_the_state_of_the_partitions() -> None:
     room = Room()
-    assert room.heartbeat("ada", 0, ORDERS).begun == orders(0, 1)
-    assert room.heartbeat("bob", 0, ORDERS).begun == frozenset()
+    assert room.group.book.shared == frozenset()
+    room.join("ada")
+    assert room.group.book.shared == orders(0, 1)
 
 
 def test_more_members_than_partitions_all_have_something_to_read() -> None:
@@ -104,6 +105,15 @@ def test_a_heartbeat_that_brings_nothing_new_names_no_assignment() -> None:
     room.join("ada")
     assert room.say("ada", 1).assigned is None
     assert room.heartbeat("ada", 1).facts == ()
+
+
+def test_who_has_forgotten_its_epoch_joins_again() -> None:
+    room = Room()
+    room.join("ada")
+    room.grow(3)
+    assert room.say("ada", 1).epoch == 2
+    again = room.join("ada")
+    assert (again.error, again.epoch, again.assigned) == (ErrorCode.NONE, 2, orders(0, 1, 2))
 
 
 def test_a_heartbeat_that_says_everything_is_told_everything() -> None:
@@ -200,7 +210,7 @@ def test_a_topic_that_grows_is_read_in_full_after_the_next_heartbeat() -> None:
     room.join("ada")
     room.grow(3)
     outcome = room.heartbeat("ada", 1)
-    assert outcome.begun == orders(2)
+    assert room.group.book.shared == orders(0, 1, 2)
     assert outcome.reply is not None
     assert outcome.reply.assigned == orders(0, 1, 2)
 
@@ -234,17 +244,29 @@ def test_the_state_of_partitions_stays_when_all_have_left() -> None:
     room.join("ada")
     assert room.heartbeat("ada", -1).ended == frozenset()
     assert room.group.book.shared == orders(0, 1)
-    assert room.keep(room.group.forget_topic(ORDERS_ID)).ended == orders(0, 1)
+    assert room.keep(room.group.forget_topics([ORDERS_ID])).ended == orders(0, 1)
 
 
-def test_only_a_group_without_members_can_be_deleted_and_only_once() -> None:
+def test_a_state_can_be_had_of_partitions_that_nobody_reads_yet() -> None:
+    room = Room()
+    room.keep(room.group.share(orders(1)))
+    assert room.group.book.shared == orders(1)
+    room.join("ada")
+    assert room.group.book.shared == orders(0, 1)
+
+
+def test_only_of_a_group_without_members_may_others_change_what_it_has() -> None:
     room = Room()
     room.join("ada")
-    assert room.group.delete() is ErrorCode.NON_EMPTY_GROUP
+    for change in (
+        room.group.check_vacant,
+        lambda: room.group.share(orders(0)),
+        lambda: room.group.forget_topics([ORDERS_ID]),
+    ):
+        with pytest.raises(ShareGroupNotEmpty, match="1 members"):
+            change()
     room.heartbeat("ada", -1)
-    assert room.group.delete() is ErrorCode.NONE
-    assert room.group.state is GroupState.DEAD
-    assert room.group.delete() is ErrorCode.GROUP_ID_NOT_FOUND
+    room.group.check_vacant()
 
 
 def test_a_restarted_broker_goes_on_with_the_group_it_stored() -> None:

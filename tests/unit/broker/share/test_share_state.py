@@ -32,14 +32,6 @@ def test_handing_records_out_stores_nothing() -> None:
     assert queue.partition.take_change() is None
 
 
-def test_giving_back_stores_nothing() -> None:
-    queue = Queue((0, 10))
-    stored(queue)
-    queue.acquire()
-    queue.partition.give_back(ADA)
-    assert queue.partition.take_change() is None
-
-
 def test_renewing_a_lock_stores_nothing() -> None:
     queue = Queue((0, 10))
     stored(queue)
@@ -144,3 +136,20 @@ def test_a_later_change_counts_more_than_an_earlier_one() -> None:
             StateBatch(6, 8, AVAILABLE_ONCE),
         ),
     )
+
+
+def test_a_state_is_cut_where_the_log_ends() -> None:
+    batches = (
+        StateBatch(2, 4, ACCEPTED),
+        StateBatch(4, 8, AVAILABLE_ONCE),
+        StateBatch(8, 9, ACCEPTED),
+    )
+    state = ShareState(start_offset=1, complete_count=3, batches=batches)
+    assert state.reaches_beyond(8)
+    assert not state.reaches_beyond(9)
+    assert state.cut_to(5) == ShareState(
+        start_offset=1,
+        complete_count=2,
+        batches=(StateBatch(2, 4, ACCEPTED), StateBatch(4, 5, AVAILABLE_ONCE)),
+    )
+    assert state.cut_to(0) == ShareState(start_offset=0)
