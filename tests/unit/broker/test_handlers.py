@@ -14,22 +14,32 @@ from millstream.broker.wire import APIS, RESPONSES, ApiKey, ErrorCode, Message
 from millstream.broker.wire.messages import (
     add_offsets_to_txn,
     add_partitions_to_txn,
+    alter_client_quotas,
     alter_configs,
+    alter_share_group_offsets,
+    alter_user_scram_credentials,
     api_versions,
     consumer_group_describe,
     consumer_group_heartbeat,
+    create_acls,
     create_partitions,
     create_topics,
+    delete_acls,
     delete_groups,
     delete_records,
+    delete_share_group_offsets,
     delete_topics,
+    describe_acls,
+    describe_client_quotas,
     describe_cluster,
     describe_configs,
     describe_groups,
     describe_log_dirs,
     describe_producers,
+    describe_share_group_offsets,
     describe_topic_partitions,
     describe_transactions,
+    describe_user_scram_credentials,
     end_txn,
     fetch,
     find_coordinator,
@@ -46,6 +56,12 @@ from millstream.broker.wire.messages import (
     offset_delete,
     offset_fetch,
     offset_for_leader_epoch,
+    sasl_authenticate,
+    sasl_handshake,
+    share_acknowledge,
+    share_fetch,
+    share_group_describe,
+    share_group_heartbeat,
     txn_offset_commit,
 )
 from tests.support.served_node import ServedNode, produce_request
@@ -83,6 +99,9 @@ OFFERED: dict[ApiKey, tuple[int, int]] = {
     ApiKey.ADD_OFFSETS_TO_TXN: (0, 3),
     ApiKey.END_TXN: (0, 5),
     ApiKey.TXN_OFFSET_COMMIT: (0, 5),
+    ApiKey.DESCRIBE_ACLS: (1, 3),
+    ApiKey.CREATE_ACLS: (1, 3),
+    ApiKey.DELETE_ACLS: (1, 3),
     ApiKey.DESCRIBE_CONFIGS: (1, 4),
     ApiKey.ALTER_CONFIGS: (0, 2),
     ApiKey.DESCRIBE_LOG_DIRS: (1, 4),
@@ -99,6 +118,19 @@ OFFERED: dict[ApiKey, tuple[int, int]] = {
     ApiKey.CONSUMER_GROUP_DESCRIBE: (0, 1),
     ApiKey.LIST_CONFIG_RESOURCES: (0, 1),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: (0, 0),
+    ApiKey.SASL_HANDSHAKE: (0, 1),
+    ApiKey.SASL_AUTHENTICATE: (0, 2),
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: (0, 1),
+    ApiKey.ALTER_CLIENT_QUOTAS: (0, 1),
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: (0, 0),
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: (0, 0),
+    ApiKey.SHARE_GROUP_HEARTBEAT: (1, 1),
+    ApiKey.SHARE_GROUP_DESCRIBE: (1, 1),
+    ApiKey.SHARE_FETCH: (1, 2),
+    ApiKey.SHARE_ACKNOWLEDGE: (1, 2),
+    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: (0, 1),
+    ApiKey.ALTER_SHARE_GROUP_OFFSETS: (0, 0),
+    ApiKey.DELETE_SHARE_GROUP_OFFSETS: (0, 0),
 }
 EVERY_VERSION = [
     pytest.param(key, version, id=f"{key.name.lower()}-v{version}")
@@ -254,12 +286,9 @@ def commit_of(world: World, topic: str) -> Message:
 
 
 def join_consumers(world: World, **more: Any) -> Message:
+    fields: dict[str, Any] = {"subscribed_topic_names": ["orders"]} | more
     return consumer_group_heartbeat.ConsumerGroupHeartbeatRequest(
-        group_id=world.name,
-        member_id="ada",
-        rebalance_timeout_ms=1_000,
-        subscribed_topic_names=["orders"],
-        **more,
+        group_id=world.name, member_id="ada", rebalance_timeout_ms=1_000, **fields
     )
 
 
@@ -314,6 +343,35 @@ def epoch_request(topic: str) -> Message:
     place = offset_for_leader_epoch.OffsetForLeaderPartition(partition=0, leader_epoch=0)
     wanted = offset_for_leader_epoch.OffsetForLeaderTopic(topic=topic, partitions=[place])
     return offset_for_leader_epoch.OffsetForLeaderEpochRequest(topics=[wanted])
+
+
+ANY_ACL: dict[str, Any] = {
+    "resource_type_filter": 1,
+    "pattern_type_filter": 1,
+    "operation": 1,
+    "permission_type": 1,
+    "resource_name_filter": None,
+    "principal_filter": None,
+    "host_filter": None,
+}
+
+
+def create_acls_request(topic: str, operation: int = 3) -> Message:
+    creation = create_acls.AclCreation(
+        resource_type=2,
+        resource_name=topic,
+        resource_pattern_type=3,
+        principal="User:ada",
+        host="*",
+        operation=operation,
+        permission_type=3,
+    )
+    return create_acls.CreateAclsRequest(creations=[creation])
+
+
+def delete_acls_request(topic: str, operation: int = 1) -> Message:
+    wanted = ANY_ACL | {"resource_name_filter": topic, "operation": operation}
+    return delete_acls.DeleteAclsRequest(filters=[delete_acls.DeleteAclsFilter(**wanted)])
 
 
 def describe_configs_request(name: str) -> Message:
@@ -379,6 +437,119 @@ def heartbeat_of(world: World, generation: int | None = None) -> Message:
     )
 
 
+# --- share groups ------------------------------------------------------------------------------
+
+SHARING = "AAAAAAAAAAAAAAAAAAAAAQ"  # a member's id must be a UUID where records are fetched
+
+
+def join_sharing(world: World, **more: Any) -> Message:
+    fields: dict[str, Any] = {"member_epoch": 0, "subscribed_topic_names": ["orders"]} | more
+    return share_group_heartbeat.ShareGroupHeartbeatRequest(
+        group_id=world.name, member_id=SHARING, **fields
+    )
+
+
+def describe_sharing(world: World) -> Message:
+    world.served.ask(join_sharing(world))
+    return share_group_describe.ShareGroupDescribeRequest(group_ids=[world.name])
+
+
+def share_from_the_start(world: World) -> None:
+    config = incremental_alter_configs.AlterableConfig(
+        name="share.auto.offset.reset", value="earliest"
+    )
+    group = incremental_alter_configs.AlterConfigsResource(
+        resource_type=32, resource_name=world.name, configs=[config]
+    )
+    world.served.ask(incremental_alter_configs.IncrementalAlterConfigsRequest(resources=[group]))
+
+
+def share_fetch_request(world: World, topic_id: bytes, **more: Any) -> Message:
+    wanted = share_fetch.FetchTopic(
+        topic_id=topic_id, partitions=[share_fetch.FetchPartition(partition_index=0)]
+    )
+    return share_fetch.ShareFetchRequest(
+        group_id=world.name, member_id=SHARING, max_bytes=1 << 20, max_records=1, batch_size=1,
+        topics=[wanted], **more,
+    )  # fmt: skip
+
+
+def acknowledging(world: World) -> Message:
+    """What it has fetched: one record, the first."""
+    share_from_the_start(world)
+    world.served.ask(join_sharing(world))
+    world.served.ask(share_fetch_request(world, world.topic_id, max_wait_ms=1_000))
+    batch = share_acknowledge.AcknowledgementBatch(
+        first_offset=0, last_offset=0, acknowledge_types=[1]
+    )
+    place = share_acknowledge.AcknowledgePartition(
+        partition_index=0, acknowledgement_batches=[batch]
+    )
+    topic = share_acknowledge.AcknowledgeTopic(topic_id=world.topic_id, partitions=[place])
+    return share_acknowledge.ShareAcknowledgeRequest(
+        group_id=world.name, member_id=SHARING, share_session_epoch=1, topics=[topic]
+    )
+
+
+def empty_queue(world: World) -> None:
+    """A share group that a member has left."""
+    world.served.ask(join_sharing(world))
+    world.served.ask(join_sharing(world, member_epoch=-1, subscribed_topic_names=None))
+
+
+def sharing_offsets(group: str, topic: str = "orders") -> Message:
+    wanted = describe_share_group_offsets.DescribeShareGroupOffsetsRequestTopic(
+        topic_name=topic, partitions=[0]
+    )
+    one = describe_share_group_offsets.DescribeShareGroupOffsetsRequestGroup(
+        group_id=group, topics=[wanted]
+    )
+    return describe_share_group_offsets.DescribeShareGroupOffsetsRequest(groups=[one])
+
+
+def describing_offsets(world: World) -> Message:
+    empty_queue(world)
+    return sharing_offsets(world.name)
+
+
+def altering_offsets(world: World, topic: str = "orders") -> Message:
+    empty_queue(world)
+    place = alter_share_group_offsets.AlterShareGroupOffsetsRequestPartition(
+        partition_index=0, start_offset=1
+    )
+    wanted = alter_share_group_offsets.AlterShareGroupOffsetsRequestTopic(
+        topic_name=topic, partitions=[place]
+    )
+    return alter_share_group_offsets.AlterShareGroupOffsetsRequest(
+        group_id=world.name, topics=[wanted]
+    )
+
+
+def deleting_offsets(world: World, topic: str = "orders") -> Message:
+    world.served.ask(altering_offsets(world))
+    wanted = delete_share_group_offsets.DeleteShareGroupOffsetsRequestTopic(topic_name=topic)
+    return delete_share_group_offsets.DeleteShareGroupOffsetsRequest(
+        group_id=world.name, topics=[wanted]
+    )
+
+
+# --- logins and quotas -------------------------------------------------------------------------
+
+
+def quota_request(name: str, key: str = "producer_byte_rate") -> Message:
+    entity = alter_client_quotas.EntityData(entity_type="user", entity_name=name)
+    change = alter_client_quotas.OpData(key=key, value=1000.0)
+    entry = alter_client_quotas.RequestEntryData(entity=[entity], ops=[change])
+    return alter_client_quotas.AlterClientQuotasRequest(entries=[entry])
+
+
+def user_request(name: str) -> Message:
+    credential = alter_user_scram_credentials.ScramCredentialUpsertion(
+        name=name, mechanism=1, iterations=4096, salt=b"s" * 16, salted_password=b"p" * 32
+    )
+    return alter_user_scram_credentials.AlterUserScramCredentialsRequest(upsertions=[credential])
+
+
 # A request that succeeds.
 NORMAL: dict[ApiKey, Make] = {
     ApiKey.PRODUCE: lambda world: produce_to(world, "orders", world.topic_id),
@@ -411,6 +582,9 @@ NORMAL: dict[ApiKey, Make] = {
         world.name if world.producer() else ""
     ),
     ApiKey.LIST_TRANSACTIONS: lambda world: listing(".*"),
+    ApiKey.DESCRIBE_ACLS: lambda world: describe_acls.DescribeAclsRequest(**ANY_ACL),
+    ApiKey.CREATE_ACLS: lambda world: create_acls_request(world.name),
+    ApiKey.DELETE_ACLS: lambda world: delete_acls_request(world.name),
     ApiKey.DESCRIBE_CONFIGS: lambda world: describe_configs_request("orders"),
     ApiKey.ALTER_CONFIGS: lambda world: alter_request("orders", "5000"),
     ApiKey.DESCRIBE_LOG_DIRS: lambda world: log_dirs_request("orders"),
@@ -430,6 +604,23 @@ NORMAL: dict[ApiKey, Make] = {
     ),
     ApiKey.LIST_CONFIG_RESOURCES: lambda world: list_config_resources.ListConfigResourcesRequest(),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: lambda world: partitions_request("orders"),
+    ApiKey.SASL_HANDSHAKE: lambda world: sasl_handshake.SaslHandshakeRequest(mechanism="PLAIN"),
+    ApiKey.SASL_AUTHENTICATE: lambda world: sasl_authenticate.SaslAuthenticateRequest(),
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: lambda world: (
+        describe_client_quotas.DescribeClientQuotasRequest()
+    ),
+    ApiKey.ALTER_CLIENT_QUOTAS: lambda world: quota_request(world.name),
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: lambda world: (
+        describe_user_scram_credentials.DescribeUserScramCredentialsRequest(users=[])
+    ),
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: lambda world: user_request(world.name),
+    ApiKey.SHARE_GROUP_HEARTBEAT: join_sharing,
+    ApiKey.SHARE_GROUP_DESCRIBE: describe_sharing,
+    ApiKey.SHARE_FETCH: lambda world: share_fetch_request(world, world.topic_id),
+    ApiKey.SHARE_ACKNOWLEDGE: acknowledging,
+    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: describing_offsets,
+    ApiKey.ALTER_SHARE_GROUP_OFFSETS: altering_offsets,
+    ApiKey.DELETE_SHARE_GROUP_OFFSETS: deleting_offsets,
 }
 
 # A request that is refused, where there is one.
@@ -460,6 +651,9 @@ REFUSED: dict[ApiKey, Make] = {
     ApiKey.DESCRIBE_PRODUCERS: lambda world: producers_request(NO_TOPIC),
     ApiKey.DESCRIBE_TRANSACTIONS: lambda world: transactions_request(NO_TOPIC),
     ApiKey.LIST_TRANSACTIONS: lambda world: listing("("),
+    ApiKey.DESCRIBE_ACLS: lambda world: describe_acls.DescribeAclsRequest(resource_type_filter=0),
+    ApiKey.CREATE_ACLS: lambda world: create_acls_request(world.name, operation=0),
+    ApiKey.DELETE_ACLS: lambda world: delete_acls_request(world.name, operation=0),
     ApiKey.DESCRIBE_CONFIGS: lambda world: describe_configs_request(NO_TOPIC),
     ApiKey.ALTER_CONFIGS: lambda world: alter_request("orders", NO_TOPIC),
     ApiKey.CREATE_PARTITIONS: lambda world: grow_request(NO_TOPIC, 2),
@@ -470,6 +664,18 @@ REFUSED: dict[ApiKey, Make] = {
     ApiKey.CONSUMER_GROUP_HEARTBEAT: lambda world: join_consumers(world, server_assignor=NO_TOPIC),
     ApiKey.CONSUMER_GROUP_DESCRIBE: lambda world: describe_consumers(NO_TOPIC),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: lambda world: partitions_request(NO_TOPIC),
+    ApiKey.ALTER_CLIENT_QUOTAS: lambda world: quota_request(world.name, key="patience"),
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: lambda world: user_request(""),
+    ApiKey.SHARE_GROUP_HEARTBEAT: lambda world: join_sharing(world, member_epoch=7),
+    ApiKey.SHARE_GROUP_DESCRIBE: lambda world: share_group_describe.ShareGroupDescribeRequest(
+        group_ids=[NO_TOPIC]
+    ),
+    ApiKey.SHARE_FETCH: lambda world: share_fetch_request(world, b"\x01" * 16),
+    ApiKey.SHARE_ACKNOWLEDGE: lambda world: share_acknowledge.ShareAcknowledgeRequest(
+        group_id=world.name, member_id=SHARING, share_session_epoch=7
+    ),
+    ApiKey.ALTER_SHARE_GROUP_OFFSETS: lambda world: altering_offsets(world, NO_TOPIC),
+    ApiKey.DELETE_SHARE_GROUP_OFFSETS: lambda world: deleting_offsets(world, NO_TOPIC),
 }
 # Where one of these is given, the version cannot say more.
 SILENT = {
@@ -524,7 +730,7 @@ def test_no_version_is_offered_that_the_wire_does_not_know() -> None:
 def test_only_a_long_poll_ends_with_its_connection() -> None:
     """Whatever changes something must be finished: half of it would be on disk."""
     ending = {ApiKey(key) for key, handler in HANDLERS.items() if handler.ends_with_connection}
-    assert ending == {ApiKey.FETCH}
+    assert ending == {ApiKey.FETCH, ApiKey.SHARE_FETCH, ApiKey.SASL_AUTHENTICATE}
 
 
 def test_every_api_has_a_request_here() -> None:
@@ -544,6 +750,8 @@ def test_an_answer_can_be_sent_in_every_version(
         expected = {ErrorCode.MEMBER_ID_REQUIRED}
     if key is ApiKey.DESCRIBE_CONFIGS:
         expected = {ErrorCode.INVALID_REQUEST}  # of the resource type that has none
+    if key in (ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE):
+        expected = {ErrorCode.ILLEGAL_SASL_STATE}  # nobody logs in at a node without listeners
     assert errors_in(answer) == expected
 
 

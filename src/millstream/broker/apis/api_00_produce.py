@@ -41,7 +41,11 @@ HAS_TOPIC_IDS = 13
 Answer = ProduceResponse | Later | None
 
 
-@handles(ApiKey.PRODUCE, versions=range(3, 14))
+@handles(
+    ApiKey.PRODUCE,
+    versions=range(3, 14),
+    refuse=lambda request, code: _refused(request, code),
+)
 def produce(request: ProduceRequest, call: Call) -> Answer | Coroutine[Any, Any, ProduceResponse]:
     if request.acks not in (ACKS_NONE, ACKS_LEADER, ACKS_ALL):
         return _refuse_all(request, ErrorCode.INVALID_REQUIRED_ACKS)
@@ -80,7 +84,8 @@ def _missing_places(request: ProduceRequest, call: Call) -> dict[Identity, set[P
     All of them, while others wait for that: the requests of a producer stay in their order.
     """
     missing: dict[Identity, set[Place]] = {}
-    transactions, name = call.node.transactions, request.transactional_id or ""
+    name = request.transactional_id or ""
+    transactions = call.transactions(name)
     must_queue = transactions.is_adding(name)
     for who, place in _places(request, call):
         try:
@@ -114,7 +119,7 @@ async def _produce_after_adding(
 ) -> ProduceResponse:
     for who, places in missing.items():
         try:
-            await call.node.transactions.add(
+            await call.transactions(request.transactional_id or "").add(
                 request.transactional_id or "",
                 who,
                 frozenset(places),
@@ -135,7 +140,8 @@ def _check_transaction(
     header = read_header(data.records or b"")
     if header.is_transactional:
         who = Identity(header.producer_id, header.producer_epoch)
-        call.node.transactions.check_write(request.transactional_id or "", who, place)
+        name = request.transactional_id or ""
+        call.transactions(name).check_write(name, who, place)
 
 
 def _transaction_code(error: MillstreamError, call: Call) -> ErrorCode:
@@ -226,7 +232,7 @@ def _append(
 
 
 def _topic(data: TopicProduceData, call: Call) -> Topic:
-    topics = call.node.topics
+    topics = call.topics
     if call.version >= HAS_TOPIC_IDS:
         return topics.with_id(data.topic_id)
     return topics.named(data.name)
@@ -236,6 +242,13 @@ def _refuse(answer: PartitionProduceResponse, error: MillstreamError, call: Call
     answer.error_code = _transaction_code(error, call)
     answer.error_message = error_message(error)
     answer.base_offset = -1
+
+
+def _refused(request: ProduceRequest, code: ErrorCode) -> ProduceResponse:
+    response = _refuse_all(request, code)
+    if request.acks == ACKS_NONE:
+        _check_all_taken(response)
+    return response
 
 
 def _refuse_all(

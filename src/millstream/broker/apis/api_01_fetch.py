@@ -44,7 +44,7 @@ def fetch(request: FetchRequest, call: Call) -> FetchResponse | Coroutine[Any, A
     except ReadWouldBlock:
         return _read_in_thread(request, call)
     if attempt.is_enough or request.max_wait_ms <= 0:
-        return attempt.response
+        return attempt.answer()
     return _wait_for_more(request, call, attempt)
 
 
@@ -53,7 +53,7 @@ async def _read_in_thread(request: FetchRequest, call: Call) -> FetchResponse:
     loop = asyncio.get_running_loop()
     attempt = _Attempt(request, call)
     await loop.run_in_executor(call.node.read_threads, attempt.read)
-    return attempt.response
+    return attempt.answer()
 
 
 async def _wait_for_more(request: FetchRequest, call: Call, attempt: "_Attempt") -> FetchResponse:
@@ -71,7 +71,7 @@ async def _wait_for_more(request: FetchRequest, call: Call, attempt: "_Attempt")
             attempt.read(must_not_block=True)
         except ReadWouldBlock:
             return await _read_in_thread(request, call)
-    return attempt.response
+    return attempt.answer()
 
 
 async def _wait_for_bytes(seen: list["Seen"], missing_bytes: int, seconds: float) -> None:
@@ -137,6 +137,12 @@ class _Attempt:
             for wanted, records, end_offset in self._read
         )
 
+    def answer(self) -> FetchResponse:
+        """The response, counted for each partition: what was read and dropped is not."""
+        for (partition, _), (_, records, _) in zip(self.seen, self._read, strict=True):
+            partition.sent_bytes += len(records)
+        return self.response
+
     def drop_response(self) -> None:
         """Before a wait: what is there by now is read again after it, and takes no memory."""
         self.response = FetchResponse()
@@ -168,7 +174,7 @@ class _Attempt:
     def _read_partition(
         self, topic: FetchTopic, wanted: FetchPartition, answer: PartitionData, must_not_block: bool
     ) -> None:
-        topics = self._call.node.topics
+        topics = self._call.topics
         has_id = self._call.version >= 13
         found = topics.with_id(topic.topic_id) if has_id else topics.named(topic.topic)
         partition = found.partition(wanted.partition)

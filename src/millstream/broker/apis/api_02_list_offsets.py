@@ -45,7 +45,7 @@ def _find(
         partition_index=wanted.partition_index, timestamp=-1, offset=-1
     )
     try:
-        log = call.node.topics.named(topic_name).partition(wanted.partition_index).log
+        log = call.topics.named(topic_name).partition(wanted.partition_index).log
         answer.error_code = check_leader_epoch(wanted.current_leader_epoch, log.leader_epoch)
         found = None if answer.error_code else _lookup(log, wanted.timestamp, is_committed_only)
     except MillstreamError as error:

@@ -1,11 +1,12 @@
 # Metadata, versions 0-13.
 #   Does:     this node as the only broker, leader and controller; topics by name or id; creates
 #             unknown topics where the client and the settings allow it.
-#   Does not: authorised operations (always "unknown").
 
 from millstream.base.errors import MillstreamError
+from millstream.broker.apis.api_60_describe_cluster import operations_on_cluster
 from millstream.broker.handlers import Call, handles
 from millstream.broker.kafka_errors import error_code
+from millstream.broker.security.acls import ResourceType
 from millstream.broker.topics import Topic, TopicExists, UnknownTopic
 from millstream.broker.wire import ZERO_UUID, ApiKey, ErrorCode
 from millstream.broker.wire.messages.metadata import (
@@ -23,11 +24,14 @@ async def metadata(request: MetadataRequest, call: Call) -> MetadataResponse:
     node = call.node
     wants_all = request.topics is None or (call.version == 0 and not request.topics)
     if wants_all:
-        topics = [_describe(topic, call) for topic in node.topics]
+        topics = [_describe(topic, call) for topic in call.topics]
     else:
         may_create = request.allow_auto_topic_creation or call.version < 4
         topics = [await _find(wanted, may_create, call) for wanted in request.topics or ()]
-    return MetadataResponse(
+    if request.include_topic_authorized_operations:
+        for topic in topics:
+            _tell_operations(topic, call)
+    response = MetadataResponse(
         brokers=[
             MetadataResponseBroker(
                 node_id=node.config.node_id, host=call.peer.local_host, port=call.peer.local_port
@@ -37,12 +41,21 @@ async def metadata(request: MetadataRequest, call: Call) -> MetadataResponse:
         controller_id=node.config.node_id,
         topics=topics,
     )
+    if request.include_cluster_authorized_operations:
+        response.cluster_authorized_operations = operations_on_cluster(call)
+    return response
+
+
+def _tell_operations(topic: MetadataResponseTopic, call: Call) -> None:
+    if not topic.error_code and topic.name is not None:
+        operations = call.permit.operations_on(ResourceType.TOPIC, topic.name)
+        topic.topic_authorized_operations = operations
 
 
 async def _find(
     wanted: MetadataRequestTopic, may_create: bool, call: Call
 ) -> MetadataResponseTopic:
-    topics = call.node.topics
+    topics = call.topics
     try:
         try:
             return _describe(topics.find(wanted.name or "", wanted.topic_id), call)
@@ -60,9 +73,9 @@ async def _find(
 
 async def _create(name: str, call: Call) -> Topic:
     try:
-        return await call.node.topics.create(name, call.node.config.default_partitions, {})
+        return await call.topics.create(name, call.node.config.default_partitions, {})
     except TopicExists:  # another request was faster
-        return call.node.topics.named(name)
+        return call.topics.named(name)
 
 
 def _describe(topic: Topic, call: Call) -> MetadataResponseTopic:

@@ -21,13 +21,21 @@ from millstream.broker.wire.messages.join_group import (
 NAME_LENGTH_MAX = 249
 
 
-@handles(ApiKey.JOIN_GROUP, versions=range(10))
+@handles(
+    ApiKey.JOIN_GROUP,
+    versions=range(10),
+    refuse=lambda request, code: _refuse(request, code),
+)
 def join_group(request: JoinGroupRequest, call: Call) -> JoinGroupResponse | Later:
-    groups = call.node.groups
+    groups = call.groups(request.group_id)
     if not request.group_id:
         return _refuse(request, ErrorCode.INVALID_GROUP_ID)
     if len(request.group_instance_id or "") > NAME_LENGTH_MAX:
         return _refuse(request, ErrorCode.INVALID_REQUEST)
+    if request.group_id in groups.shares:
+        return JoinGroupResponse(
+            error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL, generation_id=-1, protocol_name=""
+        )
     if request.member_id != NO_MEMBER_ID and groups.find(request.group_id) is None:
         return _refuse(request, ErrorCode.UNKNOWN_MEMBER_ID)
     group = groups.find_for_join(request.group_id)

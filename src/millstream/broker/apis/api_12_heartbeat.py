@@ -10,7 +10,7 @@ from millstream.broker.wire.messages.heartbeat import HeartbeatRequest, Heartbea
 
 @handles(ApiKey.HEARTBEAT, versions=range(5))
 def heartbeat(request: HeartbeatRequest, call: Call) -> HeartbeatResponse | Later:
-    groups = call.node.groups
+    groups = call.groups(request.group_id)
     group = groups.find(request.group_id)
     if group is None:
         return HeartbeatResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)

@@ -18,7 +18,7 @@ def leave_group(request: LeaveGroupRequest, call: Call) -> LeaveGroupResponse | 
     ]
     if call.version < 3:
         leaving = [LeavingMember(request.member_id)]
-    groups = call.node.groups
+    groups = call.groups(request.group_id)
     group = groups.find(request.group_id)
     if group is None:
         return _unknown_group(leaving, call)

@@ -9,8 +9,10 @@ from millstream.broker.wire.messages.sync_group import SyncGroupRequest, SyncGro
 
 @handles(ApiKey.SYNC_GROUP, versions=range(6))
 def sync_group(request: SyncGroupRequest, call: Call) -> SyncGroupResponse | Later:
-    groups = call.node.groups
+    groups = call.groups(request.group_id)
     group = groups.find(request.group_id)
+    if request.group_id in groups.shares:
+        return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     if group is None:
         return SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)
     later = Later()

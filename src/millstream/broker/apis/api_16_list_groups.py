@@ -1,8 +1,6 @@
 # ListGroups, versions 0-5.
 #   Does:     every group, filtered by state and type.
 
-from millstream.broker.coordinated_group import CoordinatedGroup
-from millstream.broker.groups.consumer_group import ConsumerGroup
 from millstream.broker.handlers import Call, handles
 from millstream.broker.wire import ApiKey
 from millstream.broker.wire.messages.list_groups import (
@@ -10,8 +8,6 @@ from millstream.broker.wire.messages.list_groups import (
     ListGroupsRequest,
     ListGroupsResponse,
 )
-
-CLASSIC, CONSUMER = "classic", "consumer"
 
 
 @handles(ApiKey.LIST_GROUPS, versions=range(6))
@@ -21,17 +17,13 @@ def list_groups(request: ListGroupsRequest, call: Call) -> ListGroupsResponse:
     return ListGroupsResponse(
         groups=[
             ListedGroup(
-                group_id=group.members.group_id,
-                protocol_type=group.members.protocol_type or "",
-                group_state=group.members.state.value,
-                group_type=_type_of(group),
+                group_id=group.group_id,
+                protocol_type=group.protocol_type or "",
+                group_state=group.state.value,
+                group_type=group.kind.value,
             )
-            for group in call.node.groups
-            if (not states or group.members.state.value.lower() in states)
-            and (not types or _type_of(group) in types)
+            for group in call.visible_groups()
+            if (not states or group.state.value.lower() in states)
+            and (not types or group.kind.value in types)
         ]
     )
-
-
-def _type_of(group: CoordinatedGroup) -> str:
-    return CONSUMER if isinstance(group.members, ConsumerGroup) else CLASSIC

@@ -9,6 +9,7 @@ from collections import Counter
 from millstream.base.errors import MillstreamError
 from millstream.broker.handlers import Call, handles
 from millstream.broker.kafka_errors import error_code, error_message
+from millstream.broker.security.acls import Operation, ResourceType
 from millstream.broker.topic_config import check_topic_config
 from millstream.broker.wire import ApiKey, ErrorCode
 from millstream.broker.wire.messages.create_topics import (
@@ -38,7 +39,7 @@ async def create_topics(request: CreateTopicsRequest, call: Call) -> CreateTopic
 
 
 async def _create(wanted: CreatableTopic, validate_only: bool, call: Call) -> CreatableTopicResult:
-    topics = call.node.topics
+    topics = call.topics
     count = len(wanted.assignments) or wanted.num_partitions
     if count == USE_DEFAULT:
         count = call.node.config.default_partitions
@@ -68,11 +69,23 @@ async def _create(wanted: CreatableTopic, validate_only: bool, call: Call) -> Cr
                 for name, value in overrides.items()
             ],
         )
+        if not _may_see_config(wanted.name, call):
+            _hide_config(answer)
         if not validate_only:
             answer.topic_id = (await topics.create(wanted.name, count, overrides)).id
     except MillstreamError as error:
         return _refuse(wanted, error_code(error), error_message(error))
     return answer
+
+
+def _may_see_config(name: str, call: Call) -> bool:
+    return call.permit.may(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, name)
+
+
+def _hide_config(answer: CreatableTopicResult) -> None:
+    answer.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    answer.num_partitions = answer.replication_factor = -1
+    answer.configs = []
 
 
 def _refuse(wanted: CreatableTopic, code: int, reason: str) -> CreatableTopicResult:

@@ -5,6 +5,7 @@
 from millstream.base.errors import MillstreamError
 from millstream.broker.handlers import Call, handles
 from millstream.broker.kafka_errors import error_code, error_message
+from millstream.broker.permit import TopicDenied
 from millstream.broker.wire import ApiKey
 from millstream.broker.wire.messages.delete_topics import (
     DeletableTopicResult,
@@ -21,12 +22,15 @@ async def delete_topics(request: DeleteTopicsRequest, call: Call) -> DeleteTopic
 
 
 async def _delete(wanted: DeleteTopicState, call: Call) -> DeletableTopicResult:
-    node = call.node
     answer = DeletableTopicResult(name=wanted.name, topic_id=wanted.topic_id)
     try:
-        topic = node.topics.find(wanted.name or "", wanted.topic_id)
+        topic = call.topics.find(wanted.name or "", wanted.topic_id)
         answer.name, answer.topic_id = topic.name, topic.id
-        await node.topics.delete(topic)
+        await call.topics.delete(topic)
+    except TopicDenied as error:
+        if call.permit.topics.shows(error.resource.name):
+            answer.name = error.resource.name
+        answer.error_code, answer.error_message = error_code(error), error_message(error)
     except MillstreamError as error:
         answer.error_code, answer.error_message = error_code(error), error_message(error)
     return answer

@@ -36,7 +36,7 @@ def _delete(
 ) -> DeleteRecordsPartitionResult:
     answer = DeleteRecordsPartitionResult(partition_index=wanted.partition_index, low_watermark=-1)
     try:
-        topic = call.node.topics.named(topic_name)
+        topic = call.topics.named(topic_name)
         if topic.is_internal:
             raise InternalTopic(topic=topic_name)
         partition = topic.partition(wanted.partition_index)
@@ -44,7 +44,7 @@ def _delete(
         offset = log.high_watermark if wanted.offset == UP_TO_THE_END else wanted.offset
         if offset < 0:
             raise OffsetOutOfRange(partition=log.name, offset=offset, available=log.available)
-        call.node.topics.delete_records(partition, offset)
+        call.topics.delete_records(partition, offset)
         answer.low_watermark = log.start_offset
     except MillstreamError as error:
         answer.error_code = error_code(error)

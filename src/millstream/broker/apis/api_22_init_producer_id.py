@@ -30,7 +30,7 @@ async def _identity(request: InitProducerIdRequest, call: Call) -> Identity:
     if request.transactional_id is None:
         return Identity(await call.node.producer_ids.take(), 0)
     claimed = Identity(request.producer_id, request.producer_epoch)
-    return await call.node.transactions.init(
+    return await call.transactions(request.transactional_id).init(
         request.transactional_id,
         timeout_ms=request.transaction_timeout_ms,
         claimed=claimed if request.producer_id >= 0 else None,

@@ -33,7 +33,7 @@ def offset_for_leader_epoch(
 def _find(topic_name: str, wanted: OffsetForLeaderPartition, call: Call) -> EpochEndOffset:
     answer = EpochEndOffset(partition=wanted.partition, leader_epoch=-1, end_offset=-1)
     try:
-        log = call.node.topics.named(topic_name).partition(wanted.partition).log
+        log = call.topics.named(topic_name).partition(wanted.partition).log
     except MillstreamError as error:
         answer.error_code = error_code(error)
         return answer

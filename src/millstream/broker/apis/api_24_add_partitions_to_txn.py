@@ -19,7 +19,11 @@ from millstream.broker.wire.messages.add_partitions_to_txn import (
 )
 
 
-@handles(ApiKey.ADD_PARTITIONS_TO_TXN, versions=range(4))
+@handles(
+    ApiKey.ADD_PARTITIONS_TO_TXN,
+    versions=range(4),
+    refuse=lambda request, code: _answer(request, lambda place: code),
+)
 async def add_partitions_to_txn(
     request: AddPartitionsToTxnRequest, call: Call
 ) -> AddPartitionsToTxnResponse:
@@ -33,8 +37,9 @@ async def add_partitions_to_txn(
         return _answer(request, lambda place: unknown.get(place, ErrorCode.OPERATION_NOT_ATTEMPTED))
     code = ErrorCode.NONE
     try:
-        await call.node.transactions.add(
-            request.v3_and_below_transactional_id,
+        name = request.v3_and_below_transactional_id
+        await call.transactions(name).add(
+            name,
             Identity(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch),
             frozenset(places),
         )
@@ -45,7 +50,7 @@ async def add_partitions_to_txn(
 
 def _check(place: Place, call: Call) -> ErrorCode:
     try:
-        topic = call.node.topics.named(place.topic)
+        topic = call.topics.named(place.topic)
         topic.partition(place.partition)
         if topic.is_internal:
             raise InternalTopic(topic=place.topic)

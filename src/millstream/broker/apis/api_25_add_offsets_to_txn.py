@@ -19,7 +19,7 @@ async def add_offsets_to_txn(
 ) -> AddOffsetsToTxnResponse:
     code = ErrorCode.NONE
     try:
-        await call.node.transactions.add(
+        await call.transactions(request.transactional_id).add(
             request.transactional_id,
             Identity(request.producer_id, request.producer_epoch),
             frozenset({OFFSETS_PLACE}),

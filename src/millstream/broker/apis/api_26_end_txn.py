@@ -15,7 +15,7 @@ HAS_EPOCH_PER_TRANSACTION = 5
 @handles(ApiKey.END_TXN, versions=range(6))
 async def end_txn(request: EndTxnRequest, call: Call) -> EndTxnResponse:
     try:
-        who = await call.node.transactions.end(
+        who = await call.transactions(request.transactional_id).end(
             request.transactional_id,
             Identity(request.producer_id, request.producer_epoch),
             is_commit=request.committed,

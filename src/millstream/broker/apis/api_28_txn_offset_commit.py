@@ -3,7 +3,6 @@
 #             5 on that lets the group's offsets take part in the transaction too (KIP-890).
 
 from millstream.base.errors import MillstreamError
-from millstream.broker.coordinated_group import CoordinatedGroup
 from millstream.broker.groups.group_offsets import CommittedOffset, TopicPartition
 from millstream.broker.groups.offset_rules import check_commit, check_partition_commit
 from millstream.broker.handlers import Call, handles
@@ -30,11 +29,15 @@ Codes = dict[TopicPartition, ErrorCode]
 Commits = list[tuple[TopicPartition, CommittedOffset]]
 
 
-@handles(ApiKey.TXN_OFFSET_COMMIT, versions=range(6))
+@handles(
+    ApiKey.TXN_OFFSET_COMMIT,
+    versions=range(6),
+    refuse=lambda request, code: _answer(request, {}, code),
+)
 async def txn_offset_commit(request: TxnOffsetCommitRequest, call: Call) -> TxnOffsetCommitResponse:
     try:
         if call.version >= ADDS_IMPLICITLY:
-            await call.node.transactions.add(
+            await call.transactions(request.transactional_id).add(
                 request.transactional_id,
                 _identity(request),
                 frozenset({OFFSETS_PLACE}),
@@ -50,7 +53,10 @@ async def txn_offset_commit(request: TxnOffsetCommitRequest, call: Call) -> TxnO
 
 
 def _check_member(request: TxnOffsetCommitRequest, call: Call) -> ErrorCode:
-    group = call.node.groups.find(request.group_id)
+    groups = call.groups(request.group_id)
+    group = groups.find(request.group_id)
+    if request.group_id in groups.shares:
+        return ErrorCode.GROUP_ID_NOT_FOUND
     if group is None:
         is_member = request.generation_id >= 0
         return ErrorCode.ILLEGAL_GENERATION if is_member else ErrorCode.NONE
@@ -64,17 +70,18 @@ def _check_member(request: TxnOffsetCommitRequest, call: Call) -> ErrorCode:
 
 
 async def _commit(request: TxnOffsetCommitRequest, call: Call) -> Codes:
-    groups, who = call.node.groups, _identity(request)
-    group = groups.find_or_create(request.group_id)
-    codes, commits = _check_all(request, group, call)
-    call.node.transactions.check_write(request.transactional_id, who, OFFSETS_PLACE)
-    await groups.commit_in_transaction(group, commits, who)
+    groups, who = call.groups(request.group_id), _identity(request)
+    codes, commits = _check_all(request, call)
+    call.transactions(request.transactional_id).check_write(
+        request.transactional_id, who, OFFSETS_PLACE
+    )
+    if commits:
+        group = groups.find_or_create(request.group_id)
+        await groups.commit_in_transaction(group, commits, who)
     return codes
 
 
-def _check_all(
-    request: TxnOffsetCommitRequest, group: CoordinatedGroup, call: Call
-) -> tuple[Codes, Commits]:
+def _check_all(request: TxnOffsetCommitRequest, call: Call) -> tuple[Codes, Commits]:
     """The error of each partition, and what to store for those without one."""
     codes: Codes = {}
     commits: Commits = []
@@ -82,24 +89,24 @@ def _check_all(
         for partition in topic.partitions:
             where = TopicPartition(topic.name, partition.partition_index)
             committed = _committed(partition, call)
-            codes[where] = (
-                _check_place(where, call)
-                or group.offsets.check(committed)
-                or check_partition_commit(
-                    group.members,
-                    where,
-                    member_id=request.member_id,
-                    generation=request.generation_id,
-                )
-            )
+            codes[where] = _check_place(where, call) or _check(where, committed, request, call)
             if codes[where] is ErrorCode.NONE:
                 commits.append((where, committed))
     return codes, commits
 
 
+def _check(
+    where: TopicPartition, committed: CommittedOffset, request: TxnOffsetCommitRequest, call: Call
+) -> ErrorCode:
+    group = call.groups(request.group_id).find_or_create(request.group_id)
+    return group.offsets.check(committed) or check_partition_commit(
+        group.members, where, member_id=request.member_id, generation=request.generation_id
+    )
+
+
 def _check_place(where: TopicPartition, call: Call) -> ErrorCode:
     try:
-        call.node.topics.named(where.topic).partition(where.partition)
+        call.topics.named(where.topic).partition(where.partition)
     except MillstreamError as error:
         return error_code(error)
     return ErrorCode.NONE

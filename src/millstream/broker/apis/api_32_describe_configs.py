@@ -37,7 +37,7 @@ def _describe(
         answer.error_message = f"configs of resource type {resource.resource_type} are not kept"
         return answer
     try:
-        entries = describe(call.node, resource.resource_type, resource.resource_name)
+        entries = describe(call, resource.resource_type, resource.resource_name)
     except MillstreamError as error:
         answer.error_code, answer.error_message = error_code(error), error_message(error)
         return answer

@@ -32,7 +32,7 @@ async def _alter(
     values = {config.name: config.value or "" for config in resource.configs}
     try:
         await change(
-            call.node,
+            call,
             resource.resource_type,
             resource.resource_name,
             lambda _: values,

@@ -26,7 +26,7 @@ def describe_log_dirs(request: DescribeLogDirsRequest, call: Call) -> DescribeLo
                 log_dir=str(path.absolute()),
                 topics=[
                     _describe(topic, None if wanted is None else wanted[topic.name])
-                    for topic in call.node.topics
+                    for topic in call.topics
                     if wanted is None or topic.name in wanted
                 ],
                 total_bytes=disk.f_blocks * disk.f_frsize,

@@ -27,7 +27,7 @@ async def _grow(
     wanted: CreatePartitionsTopic, validate_only: bool, call: Call
 ) -> CreatePartitionsTopicResult:
     answer = CreatePartitionsTopicResult(name=wanted.name)
-    topics = call.node.topics
+    topics = call.topics
     try:
         topic = topics.named(wanted.name)
         topics.check_growth(topic, wanted.count)

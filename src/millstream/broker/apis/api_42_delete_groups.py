@@ -1,5 +1,6 @@
 # DeleteGroups, versions 0-2.
-#   Does:     removes groups without members, with their offsets; durable when answered.
+#   Does:     removes groups of every kind without members, with their offsets; durable when
+#             answered.
 
 from millstream.base.errors import MillstreamError
 from millstream.broker.handlers import Call, handles
@@ -23,10 +24,12 @@ async def delete_groups(request: DeleteGroupsRequest, call: Call) -> DeleteGroup
 
 
 async def _delete(group_id: str, call: Call) -> int:
-    group = call.node.groups.find(group_id)
-    if group is None:
-        return ErrorCode.GROUP_ID_NOT_FOUND
     try:
-        return await call.node.groups.delete(group)
+        groups = call.groups(group_id)
+        group = groups.find(group_id)
+        if group is not None:
+            return await groups.delete(group)
+        await groups.shares.delete(group_id)
+        return ErrorCode.NONE
     except MillstreamError as failure:
         return coordinator_error_code(failure)

@@ -43,7 +43,7 @@ async def _alter(
 
     try:
         await change(
-            call.node,
+            call,
             resource.resource_type,
             resource.resource_name,
             apply_all,

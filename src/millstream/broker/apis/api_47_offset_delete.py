@@ -2,10 +2,12 @@
 #   Does:     removes committed offsets of topics that no member of the group reads.
 
 from millstream.base.errors import MillstreamError
+from millstream.broker.coordinated_group import CoordinatedGroup
 from millstream.broker.groups.group_offsets import TopicPartition
 from millstream.broker.groups.offset_rules import check_offset_delete, check_topic_offset_delete
 from millstream.broker.handlers import Call, handles
-from millstream.broker.kafka_errors import coordinator_error_code
+from millstream.broker.kafka_errors import coordinator_error_code, error_code
+from millstream.broker.permit import TopicDenied
 from millstream.broker.wire import ApiKey, ErrorCode
 from millstream.broker.wire.messages.offset_delete import (
     OffsetDeleteRequest,
@@ -17,15 +19,14 @@ from millstream.broker.wire.messages.offset_delete import (
 
 @handles(ApiKey.OFFSET_DELETE, versions=range(1))
 async def offset_delete(request: OffsetDeleteRequest, call: Call) -> OffsetDeleteResponse:
-    group = call.node.groups.find(request.group_id)
+    groups = call.groups(request.group_id)
+    group = groups.find(request.group_id)
     if group is None:
         return OffsetDeleteResponse(error_code=ErrorCode.GROUP_ID_NOT_FOUND)
     error = check_offset_delete(group.members)
     if error is not ErrorCode.NONE:
         return OffsetDeleteResponse(error_code=error)
-    codes = {
-        topic.name: check_topic_offset_delete(group.members, topic.name) for topic in request.topics
-    }
+    codes = {topic.name: _check_topic(topic.name, group, call) for topic in request.topics}
     deletable = [
         (group, TopicPartition(topic.name, partition.partition_index))
         for topic in request.topics
@@ -33,7 +34,7 @@ async def offset_delete(request: OffsetDeleteRequest, call: Call) -> OffsetDelet
         for partition in topic.partitions
     ]
     try:
-        await call.node.groups.delete_offsets(deletable)
+        await groups.delete_offsets(deletable)
     except MillstreamError as failure:
         return OffsetDeleteResponse(error_code=coordinator_error_code(failure))
     return OffsetDeleteResponse(
@@ -50,3 +51,11 @@ async def offset_delete(request: OffsetDeleteRequest, call: Call) -> OffsetDelet
             for topic in request.topics
         ]
     )
+
+
+def _check_topic(name: str, group: CoordinatedGroup, call: Call) -> ErrorCode:
+    try:
+        call.topics.check(name)
+    except TopicDenied as error:
+        return error_code(error)
+    return check_topic_offset_delete(group.members, name)

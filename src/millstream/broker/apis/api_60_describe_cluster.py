@@ -1,8 +1,8 @@
 # DescribeCluster, versions 0-2.
 #   Does:     this node, which is the whole cluster.
-#   Does not: authorised operations (always "unknown").
 
 from millstream.broker.handlers import Call, handles
+from millstream.broker.security.acls import CLUSTER_NAME, Operation, ResourceType
 from millstream.broker.wire import ApiKey, ErrorCode
 from millstream.broker.wire.messages.describe_cluster import (
     DescribeClusterBroker,
@@ -22,7 +22,7 @@ def describe_cluster(request: DescribeClusterRequest, call: Call) -> DescribeClu
             endpoint_type=BROKERS,
         )
     node_id = call.node.config.node_id
-    return DescribeClusterResponse(
+    response = DescribeClusterResponse(
         endpoint_type=BROKERS,
         cluster_id=call.node.directory.cluster_id,
         controller_id=node_id,
@@ -32,3 +32,12 @@ def describe_cluster(request: DescribeClusterRequest, call: Call) -> DescribeClu
             )
         ],
     )
+    if request.include_cluster_authorized_operations:
+        response.cluster_authorized_operations = operations_on_cluster(call)
+    return response
+
+
+def operations_on_cluster(call: Call) -> int:
+    """What the caller may do to the cluster; nothing, for who may not describe it."""
+    may_ask = call.permit.may(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME)
+    return call.permit.operations_on(ResourceType.CLUSTER) if may_ask else 0

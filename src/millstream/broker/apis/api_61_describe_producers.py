@@ -32,7 +32,7 @@ def describe_producers(request: DescribeProducersRequest, call: Call) -> Describ
 
 def _describe(topic: str, number: int, call: Call) -> PartitionResponse:
     try:
-        log = call.node.topics.named(topic).partition(number).log
+        log = call.topics.named(topic).partition(number).log
     except MillstreamError as error:
         return PartitionResponse(
             partition_index=number,

@@ -2,6 +2,8 @@
 #   Does:     the state of each transactional id, and the partitions of its transaction.
 
 from millstream.broker.handlers import Call, handles
+from millstream.broker.kafka_errors import error_code
+from millstream.broker.permit import TransactionalIdDenied
 from millstream.broker.wire import ApiKey, ErrorCode
 from millstream.broker.wire.messages.describe_transactions import (
     DescribeTransactionsRequest,
@@ -21,7 +23,10 @@ def describe_transactions(
 
 
 def _describe(transactional_id: str, call: Call) -> TransactionState:
-    transaction = call.node.transactions.find(transactional_id)
+    try:
+        transaction = call.transactions(transactional_id).find(transactional_id)
+    except TransactionalIdDenied as error:
+        return TransactionState(transactional_id=transactional_id, error_code=error_code(error))
     if transaction is None:
         return TransactionState(
             transactional_id=transactional_id,
@@ -37,5 +42,6 @@ def _describe(transactional_id: str, call: Call) -> TransactionState:
         topics=[
             TopicData(topic=topic, partitions=numbers)
             for topic, numbers in transaction.places_by_topic.items()
+            if call.permit.topics.shows(topic)
         ],
     )

@@ -30,7 +30,7 @@ def list_transactions(request: ListTransactionsRequest, call: Call) -> ListTrans
                 producer_id=one.producer_id,
                 transaction_state=one.state.value,
             )
-            for one in call.node.transactions
+            for one in call.visible_transactions()
             if _is_wanted(one, request, now_ms) and matches(pattern, one.transactional_id)
         ],
     )

@@ -35,7 +35,8 @@ def consumer_group_heartbeat(
         assert isinstance(reply, ConsumerHeartbeatReply)
         later.resolve(_response(reply))
 
-    call.node.groups.consumer_heartbeat(request.group_id, _heartbeat(request, call), reply_to)
+    groups = call.groups(request.group_id)
+    groups.consumer_heartbeat(request.group_id, _heartbeat(request, call), reply_to)
     return later
 
 
@@ -56,6 +57,7 @@ def _heartbeat(request: ConsumerGroupHeartbeatRequest, call: Call) -> ConsumerHe
         if owned is None
         else {TopicIdPartition(one.topic_id, n) for one in owned for n in one.partitions},
         requires_member_id=call.version >= CLIENT_MAKES_ID,
+        sees=call.permit.topics.shows,
     )
 
 

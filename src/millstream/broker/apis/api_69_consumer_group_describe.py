@@ -1,14 +1,16 @@
 # ConsumerGroupDescribe, versions 0-1.
 #   Does:     epochs, assignor and members of consumer groups (KIP-848), with what each has and
 #             shall have.
-#   Does not: authorised operations (always "unknown").
 
 from collections.abc import Iterable
 
+from millstream.broker.apis.api_15_describe_groups import operations_on_group
 from millstream.broker.groups.consumer_group import ConsumerGroup
 from millstream.broker.groups.consumer_member import ConsumerMember
 from millstream.broker.groups.topic_catalog import TopicCatalog, TopicIdPartition
 from millstream.broker.handlers import Call, handles
+from millstream.broker.kafka_errors import error_code, error_message
+from millstream.broker.permit import GroupDenied
 from millstream.broker.wire import ApiKey, ErrorCode
 from millstream.broker.wire.messages.consumer_group_describe import (
     Assignment,
@@ -26,19 +28,42 @@ CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
 def consumer_group_describe(
     request: ConsumerGroupDescribeRequest, call: Call
 ) -> ConsumerGroupDescribeResponse:
-    return ConsumerGroupDescribeResponse(
-        groups=[_describe(group_id, call) for group_id in request.group_ids]
-    )
+    groups = [_describe(group_id, call) for group_id in request.group_ids]
+    for group in groups:
+        _hide_topics(group, call)
+        if request.include_authorized_operations and not group.error_code:
+            group.authorized_operations = operations_on_group(group.group_id, call)
+    return ConsumerGroupDescribeResponse(groups=groups)
+
+
+def _hide_topics(group: DescribedGroup, call: Call) -> None:
+    """Who may not know a topic is not told who reads it."""
+    names = {
+        part.topic_name
+        for member in group.members
+        for assignment in (member.assignment, member.target_assignment)
+        for part in assignment.topic_partitions
+    }
+    if not all(call.topics.may_use(name) for name in names):
+        group.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        group.error_message = "it reads topics that you are not authorized to describe"
+        group.members = []
 
 
 def _describe(group_id: str, call: Call) -> DescribedGroup:
-    found = call.node.groups.find(group_id)
+    try:
+        groups = call.groups(group_id)
+        found, kind = groups.find(group_id), groups.kind_of(group_id)
+    except GroupDenied as error:
+        return DescribedGroup(
+            group_id=group_id, error_code=error_code(error), error_message=error_message(error)
+        )
     if found is None or not isinstance(found.members, ConsumerGroup):
-        is_classic = found is not None
+        reason = "there is no such group" if kind is None else f"it is a {kind.value} group"
         return DescribedGroup(
             group_id=group_id,
             error_code=ErrorCode.GROUP_ID_NOT_FOUND,
-            error_message="it is a classic group" if is_classic else "there is no such group",
+            error_message=reason,
         )
     group, book = found.members, found.members.book
     return DescribedGroup(

@@ -22,8 +22,7 @@ def list_config_resources(
     resources = []
     if TOPIC in wanted:
         resources += [
-            ConfigResource(resource_name=topic.name, resource_type=TOPIC)
-            for topic in call.node.topics
+            ConfigResource(resource_name=topic.name, resource_type=TOPIC) for topic in call.topics
         ]
     if BROKER in wanted:
         node_id = str(call.node.config.node_id)
@@ -31,6 +30,6 @@ def list_config_resources(
     if GROUP in wanted:
         resources += [
             ConfigResource(resource_name=group_id, resource_type=GROUP)
-            for group_id in call.node.groups.configs
+            for group_id in call.configured_groups()
         ]
     return ListConfigResourcesResponse(config_resources=resources)

@@ -1,10 +1,10 @@
 # DescribeTopicPartitions, version 0.
 #   Does:     topics with their partitions, sorted by name, in pages with a cursor.
-#   Does not: authorised operations (always "unknown").
 
 from millstream.base.errors import MillstreamError
 from millstream.broker.handlers import Call, handles
 from millstream.broker.kafka_errors import error_code
+from millstream.broker.security.acls import ResourceType
 from millstream.broker.topics import Topic
 from millstream.broker.wire import ApiKey
 from millstream.broker.wire.messages.describe_topic_partitions import (
@@ -22,7 +22,7 @@ PAGE_PARTITIONS_MAX = 2_000
 def describe_topic_partitions(
     request: DescribeTopicPartitionsRequest, call: Call
 ) -> DescribeTopicPartitionsResponse:
-    names = sorted({topic.name for topic in request.topics} or {t.name for t in call.node.topics})
+    names = sorted({topic.name for topic in request.topics} or {t.name for t in call.topics})
     start = request.cursor or Cursor(topic_name="", partition_index=0)
     room = min(max(1, request.response_partition_limit), PAGE_PARTITIONS_MAX)
     response = DescribeTopicPartitionsResponse()
@@ -37,7 +37,7 @@ def describe_topic_partitions(
         response.topics.append(answer)
         room -= len(answer.partitions)
         end = first + len(answer.partitions)
-        if name in call.node.topics and end < len(call.node.topics.named(name).partitions):
+        if name in call.topics and end < len(call.topics.named(name).partitions):
             response.next_cursor = Cursor(topic_name=name, partition_index=end)
             break
     return response
@@ -47,7 +47,7 @@ def _describe(
     name: str, first: int, count_max: int, call: Call
 ) -> DescribeTopicPartitionsResponseTopic:
     try:
-        topic: Topic = call.node.topics.named(name)
+        topic: Topic = call.topics.named(name)
     except MillstreamError as error:
         return DescribeTopicPartitionsResponseTopic(error_code=error_code(error), name=name)
     node_id = call.node.config.node_id
@@ -55,6 +55,7 @@ def _describe(
         name=name,
         topic_id=topic.id,
         is_internal=topic.is_internal,
+        topic_authorized_operations=call.permit.operations_on(ResourceType.TOPIC, name),
         partitions=[
             DescribeTopicPartitionsResponsePartition(
                 partition_index=number,

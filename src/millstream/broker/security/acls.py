@@ -205,6 +205,7 @@ class Reason(Enum):
     DENY = "a DENY matches"
     NO_MATCH = "no rule of this resource matches"
     NO_RULE = "the resource has no rule"
+    PRIVATE = "nobody is served this topic"
 
 
 class Decision(NamedTuple):
@@ -223,6 +224,7 @@ SUPER_USER = Decision(True, Reason.SUPER_USER)
 ALLOWED = Decision(True, Reason.ALLOW)
 DENIED = Decision(False, Reason.DENY)
 NO_MATCH = Decision(False, Reason.NO_MATCH)
+PRIVATE = Decision(False, Reason.PRIVATE)
 
 ALL_OPERATIONS = (1 << (max(Operation) + 1)) - 1
 

@@ -2,8 +2,8 @@
 
 Read off Kafka's own request handlers, for every API that Kafka 4.3 has, offered here or not, so
 that no API can be added without saying who may call it: a dispatcher refuses a key without a line
-(`requirement_of`), and one test goes over all lines. The handlers check item by item, as their
-line says; the table decides nothing (`acls.py` does).
+(`requirement_of`), and one test goes over all lines. `permit.py` asks for what a line says, whole
+requests first, then item by item; the table decides nothing (`acls.py` does).
 """
 
 from collections.abc import Mapping
@@ -45,6 +45,9 @@ class Need:
     error: ErrorCode
     when: str = ""
 
+    def is_about(self, resource_type: ResourceType) -> bool:
+        return any(each.resource_type is resource_type and not each.on_any for each in self.any_of)
+
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
@@ -54,10 +57,42 @@ class Requirement:
     access: Access
     needs: tuple[Need, ...] = ()
 
+    @property
+    def of_request(self) -> tuple[Need, ...]:
+        """What is asked before anything else is done."""
+        return tuple(need for need in self.needs if need.denial is Denial.REFUSES_REQUEST)
+
+    def to_use(self, resource_type: ResourceType) -> Need | None:
+        """What a resource that a request names needs."""
+        used = (need for need in self.needs if need.denial is not Denial.HIDES_ITEM)
+        return next((n for n in used if n.is_about(resource_type) and not _creates(n)), None)
+
+    def to_see(self, resource_type: ResourceType) -> Need | None:
+        """What a resource needs to be in a list; whoever may see the cluster sees all of it."""
+        hidden = (need for need in self.needs if need.denial is Denial.HIDES_ITEM)
+        for need in hidden:
+            if need.is_about(resource_type) and need.any_of[-1].operation is Operation.DESCRIBE:
+                return need
+        of_cluster = (need for need in self.of_request if need.is_about(ResourceType.CLUSTER))
+        return self.to_use(resource_type) or next(of_cluster, None)
+
+    @property
+    def to_create(self) -> Need | None:
+        """What the name of a new topic needs."""
+        return next((need for need in self.needs if _creates(need)), None)
+
+
+def _creates(need: Need) -> bool:
+    return need.any_of[-1].operation is Operation.CREATE
+
 
 # Credentials are records too: of these topics nobody is served a record or an offset, whatever the
 # rules say and whoever asks. Kafka's own metadata topic cannot be fetched by clients either.
 PRIVATE_TOPICS = frozenset({"__millstream_metadata"})
+# The APIs that may speak of a private topic: they say that it is there (Metadata, DescribeConfigs,
+# DescribeTopicPartitions, and what lists whole clusters), or refuse to change it as they do with
+# every internal topic. All others know nothing of it.
+APIS_OF_PRIVATE_TOPICS = frozenset({0, 3, 19, 20, 21, 24, 32, 33, 35, 37, 44, 74, 75})
 
 
 class NoRequirement(Rejected):
