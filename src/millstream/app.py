@@ -1,142 +1,137 @@
-"""Wires a running platform from its settings: the only file that knows every package.
+"""`App`: what an application writes against, and the one place that knows every package.
 
-For now that is the broker. Time is asked for here, and handed down.
+    app = millstream.App("shop")
+    jobs = app.queue("jobs")
+
+Its data is under ./shop.millstream, kept by a broker that starts when something first needs one.
+MILLSTREAM_BROKERS=... (or [client] in millstream.toml) points the same code at a cluster; then
+nothing is started. For now an App has queues; topics, jobs and views come here.
 """
 
-import asyncio
-import contextlib
-import ctypes
-import logging
-import resource
-import signal
-import sys
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
 from typing import Any
 
-from millstream.base.clock import system_clock
-from millstream.broker.config import BrokerConfig
-from millstream.broker.server import BrokerServer
-from millstream.settings import BrokerSettings
+from millstream.client_protection import protection_config
+from millstream.embedded import Broker, BrokerDidNotStart
+from millstream.queues.queue import BadTerms, Queue
+from millstream.queues.values import ValueKind
+from millstream.settings import ClientSettings, is_given, load
 
-logger = logging.getLogger(__name__)
-
-EXIT_CLEAN = 0
-# The broker stopped by itself: another process took over its data directory.
-EXIT_LOST_DIRECTORY = 74
+# A level of librdkafka's, as syslog's. What matters is raised where it happens.
+LOG_CRITICAL = 2
 
 
-def broker_config(settings: BrokerSettings) -> BrokerConfig:
-    return BrokerConfig(
-        host=settings.listen.host,
-        port=settings.listen.port,
-        is_relaxed=settings.durability == "relaxed",
-        relaxed_sync_interval_ms=settings.relaxed_sync_interval_ms,
-        auto_create_topics=settings.auto_create_topics,
-        default_partitions=settings.default_partitions,
-        segment_bytes=settings.segment_bytes,
-        segment_ms=settings.segment_ms,
-        retention_ms=settings.retention_ms,
-        retention_bytes=settings.retention_bytes,
-        retention_check_interval_ms=settings.retention_check_interval_ms,
-        compaction_check_interval_ms=settings.compaction_check_interval_ms,
-        compaction_map_bytes=settings.compaction_map_bytes,
-        compaction_bytes_per_second=settings.compaction_bytes_per_second,
-        message_bytes_max=settings.message_bytes_max,
-        frame_bytes_max=settings.frame_bytes_max,
-        connections_max=settings.connections_max,
-        requests_in_flight_max=settings.requests_in_flight_max,
-        request_bytes_max=settings.request_bytes_max,
-        unsynced_bytes_max=settings.unsynced_bytes_max,
-        offsets_retention_ms=settings.offsets_retention_ms,
-        group_initial_rebalance_delay_ms=settings.group_initial_rebalance_delay_ms,
-        group_consumer_session_timeout_ms=settings.group_consumer_session_timeout_ms,
-        group_consumer_heartbeat_interval_ms=settings.group_consumer_heartbeat_interval_ms,
-    )
+class App:
+    """One application: its name, its broker, its queues. Thread-safe; close it when you are done.
 
-
-def run_broker(
-    settings: BrokerSettings,
-    *,
-    when_ready: Callable[[BrokerServer], None],
-    until_closed: Any = None,
-) -> int:
-    """Run a broker until SIGTERM or SIGINT, or until the file `until_closed` ends.
-
-    Returns the exit code. `when_ready` is called once, when clients can connect.
+    A data directory has one broker. To share it between processes, start `millstream broker --data
+    shop.millstream` once, and set MILLSTREAM_BROKERS for each.
     """
-    _set_up_diagnostics(settings.log_level)
-    _raise_file_limit()
-    _keep_freed_memory()
-    with _event_loop() as loop:
-        return loop.run_until_complete(_serve(settings, when_ready, until_closed))
 
+    def __init__(self, name: str, *, data: str | Path | None = None, brokers: str | None = None):
+        self.name = name
+        self.data = Path(f"{name}.millstream" if data is None else data)
+        self._brokers = brokers
+        self._broker: Broker | None = None
+        self._queues: dict[str, tuple[Queue, dict[str, Any]]] = {}
+        self._lock = threading.RLock()
 
-async def _serve(
-    settings: BrokerSettings, when_ready: Callable[[BrokerServer], None], until_closed: Any
-) -> int:
-    loop = asyncio.get_running_loop()
-    must_stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, must_stop.set)
-    server = BrokerServer(settings.data, broker_config(settings), now_ms=system_clock)
-    await server.start()
-    if until_closed is not None:
-        loop.add_reader(until_closed, must_stop.set)
-    when_ready(server)
-    stop = asyncio.ensure_future(must_stop.wait())
-    failed = asyncio.ensure_future(server.failed.wait())
-    await asyncio.wait((stop, failed), return_when=asyncio.FIRST_COMPLETED)
-    failed.cancel()
-    stop.cancel()
-    is_clean = await server.stop()
-    if not is_clean:
-        logger.error("stopped, but not everything could be written; the next start recovers")
-    return EXIT_LOST_DIRECTORY if server.failed.is_set() else EXIT_CLEAN
+    def __repr__(self) -> str:
+        return f"<App {self.name}, data in {self.data}>"
 
+    @property
+    def bootstrap(self) -> str:
+        """Where this application's broker is; starts the embedded one if no other is named."""
+        return str(self.client_config["bootstrap.servers"])
 
-@contextlib.contextmanager
-def _event_loop() -> Iterator[asyncio.AbstractEventLoop]:
-    """uvloop where there is one, else asyncio's own."""
-    loop: asyncio.AbstractEventLoop
-    try:
-        import uvloop
-    except ImportError:
-        loop = asyncio.new_event_loop()
-    else:
-        loop = uvloop.new_event_loop()
-    try:
-        yield loop
-    finally:
-        loop.run_until_complete(loop.shutdown_asyncgens())
-        loop.close()
+    @property
+    def client_config(self) -> Mapping[str, Any]:
+        """What a librdkafka client needs to reach this application's broker."""
+        options = {"brokers": self._brokers}
+        if is_given(ClientSettings, "brokers", options=options):
+            settings = load(ClientSettings, options=options)
+            return {
+                "bootstrap.servers": ",".join(map(str, settings.brokers)),
+                "log_level": LOG_CRITICAL,
+                **protection_config(settings),
+            }
+        return {"bootstrap.servers": self._started().bootstrap, "log_level": LOG_CRITICAL}
 
+    def _started(self) -> Broker:
+        with self._lock:
+            if self._broker is None:
+                broker = Broker(self.data)
+                try:
+                    self._broker = broker.start()
+                except BrokerDidNotStart as error:
+                    raise BrokerDidNotStart(reason=f"{error.reason} ({self._advice})") from error
+            return self._broker
 
-def _raise_file_limit() -> None:
-    """Each segment has three files open, each connection one: take what the system gives."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with contextlib.suppress(ValueError, OSError):  # some systems name a limit they do not give
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    @property
+    def _advice(self) -> str:
+        return (
+            f"if another process uses {self.data}: run `millstream broker --data {self.data}` "
+            "once, and set MILLSTREAM_BROKERS for each"
+        )
 
+    def queue(
+        self,
+        name: str,
+        *,
+        values: ValueKind = "json",
+        attempts_max: int = 5,
+        lock: float | None = None,
+        retry_delay: float = 1.0,
+        partitions: int | None = None,
+        prefetch: int = 0,
+        set_up: bool = True,
+    ) -> Queue:
+        """The work queue of this name, the same object each time. Times are in seconds.
 
-# mallopt(3) of glibc, and its two parameters.
-M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
-KEPT_BYTES, POOLED_BYTES_MAX = 32 << 20, 16 << 20
+        `values`: json, text or bytes. `attempts_max`: deliveries before a job is a dead letter.
+        `lock`: how long a job stays locked when its worker is gone. `retry_delay`: after a
+        failure in `with job:`, doubled each time. `partitions`: of the topic, if it is made now.
+        `prefetch`: jobs fetched ahead of those asked for; other workers do not get them.
+        `set_up`: False for a client that may not create topics or change configs.
+        """
+        terms: dict[str, Any] = {
+            "values": values,
+            "attempts_max": attempts_max,
+            "lock": lock,
+            "retry_delay": retry_delay,
+            "partitions": partitions,
+            "prefetch": prefetch,
+            "set_up": set_up,
+        }
+        with self._lock:
+            known = self._queues.get(name)
+            if known is None:
+                known = Queue(name, self.client_config, **terms), terms
+                self._queues[name] = known
+        if known[1] != terms:
+            raise BadTerms(f"this app has queue {name} already, with other terms: {known[1]}")
+        return known[0]
 
+    def close(self) -> None:
+        """Close the queues, then stop the broker, if it is ours."""
+        with self._lock:
+            queues, self._queues = self._queues, {}
+            broker, self._broker = self._broker, None
+        for queue, _ in queues.values():
+            queue.close()
+        if broker is not None:
+            broker.stop()
 
-def _keep_freed_memory() -> None:
-    """Answers to Fetch need large buffers for a short time. By default glibc gives each back to
-    the system, and the fresh pages of the next one cost as much CPU as the rest of the answer:
-    keep some instead (`bench/throughput.py`, consume from 12 partitions: half the broker's CPU).
-    """
-    with contextlib.suppress(OSError, AttributeError):  # another C library: its own ways
-        libc = ctypes.CDLL(None)
-        libc.mallopt(M_TRIM_THRESHOLD, KEPT_BYTES)
-        libc.mallopt(M_MMAP_THRESHOLD, POOLED_BYTES_MAX)
+    def __enter__(self) -> "App":
+        return self
 
-
-def _set_up_diagnostics(level: str) -> None:
-    logging.basicConfig(
-        stream=sys.stderr,
-        level=level.upper(),
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-    )
+    def __exit__(
+        self,
+        error_type: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()

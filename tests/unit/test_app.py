@@ -1,64 +1,46 @@
-import asyncio
-import ipaddress
-import resource
-import sys
-from dataclasses import fields
-from typing import Any
+from pathlib import Path
 
 import pytest
 
-from millstream import app
-from millstream.broker.config import BrokerConfig
-from millstream.settings import Address, BrokerSettings
+from millstream import App
+from millstream.queues.queue import BadTerms
 
-# Settings that are not handed on under their own name.
-TRANSLATED = {"data", "listen", "durability", "log_level"}
+NOWHERE = "127.0.0.1:1"
 
 
-def test_every_setting_reaches_the_broker() -> None:
-    names = {field.name for field in fields(BrokerSettings)} - TRANSLATED
-    assert names <= {field.name for field in fields(BrokerConfig)}
-    changed: dict[str, Any] = {
-        name: not value if isinstance(value, bool) else value + 1
-        for name in names
-        if (value := getattr(BrokerSettings(), name)) is not None
-    }
-    config = app.broker_config(BrokerSettings(**changed))
-    assert {name: getattr(config, name) for name in names} == changed
+def test_an_app_starts_nothing_before_something_needs_it(tmp_path: Path) -> None:
+    data = tmp_path / "shop"
+    with App("shop", data=data) as app:
+        assert app.data == data
+    assert not data.exists()
 
 
-def test_the_address_and_the_durability_are_translated() -> None:
-    settings = BrokerSettings(listen=Address("0.0.0.0", 1234), durability="relaxed")
-    config = app.broker_config(settings)
-    assert (config.host, config.port, config.is_relaxed) == ("0.0.0.0", 1234, True)
-    assert not app.broker_config(BrokerSettings()).is_relaxed
+def test_the_data_of_an_app_is_named_after_it() -> None:
+    assert App("shop").data == Path("shop.millstream")
 
 
-def test_nothing_listens_beyond_loopback_unless_told_to() -> None:
-    assert ipaddress.ip_address(BrokerSettings().listen.host).is_loopback
-    assert ipaddress.ip_address(BrokerConfig().host).is_loopback
+def test_an_app_has_one_queue_of_a_name() -> None:
+    with App("shop", brokers=NOWHERE) as app:
+        assert app.queue("jobs") is app.queue("jobs")
+        assert app.queue("jobs") is not app.queue("mails")
 
 
-def test_the_defaults_of_settings_and_broker_agree() -> None:
-    assert app.broker_config(BrokerSettings()) == BrokerConfig()
+def test_a_queue_asked_for_with_other_terms_is_refused() -> None:
+    with App("shop", brokers=NOWHERE) as app:
+        app.queue("jobs", attempts_max=3)
+        with pytest.raises(BadTerms, match="other terms"):
+            app.queue("jobs")
 
 
-def test_the_loop_is_uvloops_and_asyncios_where_that_is_missing(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize("place", ["argument", "environment", "file"])
+def test_a_broker_that_is_named_anywhere_is_used(
+    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with app._event_loop() as loop:
-        assert type(loop).__module__.startswith("uvloop")
-    monkeypatch.setitem(sys.modules, "uvloop", None)
-    with app._event_loop() as loop:
-        assert isinstance(loop, asyncio.SelectorEventLoop)
-    assert loop.is_closed()
-
-
-def test_the_broker_takes_as_many_files_as_the_system_gives() -> None:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    try:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (min(256, hard), hard))
-        app._raise_file_limit()
-        assert resource.getrlimit(resource.RLIMIT_NOFILE) == (hard, hard)
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("MILLSTREAM_BROKERS", raising=False)
+    if place == "environment":
+        monkeypatch.setenv("MILLSTREAM_BROKERS", NOWHERE)
+    if place == "file":
+        Path("millstream.toml").write_text(f'[client]\nbrokers = "{NOWHERE}"\n')
+    with App("shop", brokers=NOWHERE if place == "argument" else None) as app:
+        assert app.bootstrap == NOWHERE

@@ -1,0 +1,164 @@
+"""Dead letters: jobs that were given up, with why, from where and after how many deliveries.
+
+Pure: records to letters and back. The headers are those of KIP-1191 and two of Millstream's broker,
+which writes such letters, too; so whoever wrote a letter, it reads the same. A job that is put back
+keeps the headers of its earlier deaths: they are its history. `docs/formats/dead_letters.md`.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from millstream.base.record import Header, Record
+
+HISTORY_PREFIX = "__dlq.errors."
+TOPIC_HEADER = "__dlq.errors.topic"
+PARTITION_HEADER = "__dlq.errors.partition"
+OFFSET_HEADER = "__dlq.errors.offset"
+GROUP_HEADER = "__dlq.errors.group"
+DELIVERY_COUNT_HEADER = "__dlq.errors.delivery.count"
+MESSAGE_HEADER = "__dlq.errors.message"
+MEMBER_HEADER = "__dlq.errors.member"
+TIMESTAMP_HEADER = "__dlq.errors.timestamp"
+# On a record without a value: the letter of this id was put back into its queue.
+REDRIVEN_HEADER = "millstream.redriven"
+
+REASON_LENGTH_MAX = 4_000
+# A job that dies, is put back and dies again, for ever, keeps only its last deaths.
+DEATHS_MAX = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Death:
+    """One time that a job was given up."""
+
+    topic: str
+    partition: int
+    offset: int
+    group: str
+    deliveries: int
+    reason: str
+    member: str = ""
+    put_ms: int = -1  # when the job was put
+
+    @property
+    def id(self) -> str:
+        return f"{self.topic}-{self.partition}-{self.offset}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetter:
+    """A job in the dead-letter topic; `history` is its earlier deaths, the oldest first."""
+
+    death: Death
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[Header, ...]  # the application's
+    died_ms: int
+    history: tuple[Death, ...] = ()
+    copies: int = field(default=1)  # a crash can write a letter twice; it counts once
+    redriven_ms: int | None = None
+
+    @property
+    def id(self) -> str:
+        return self.death.id
+
+
+def headers_of(death: Death) -> tuple[Header, ...]:
+    facts: Sequence[tuple[str, object]] = (
+        (TOPIC_HEADER, death.topic),
+        (PARTITION_HEADER, death.partition),
+        (OFFSET_HEADER, death.offset),
+        (GROUP_HEADER, death.group),
+        (DELIVERY_COUNT_HEADER, death.deliveries),
+        (MESSAGE_HEADER, death.reason[:REASON_LENGTH_MAX]),
+        (MEMBER_HEADER, death.member),
+        (TIMESTAMP_HEADER, death.put_ms),
+    )
+    return tuple((name, str(fact).encode()) for name, fact in facts)
+
+
+def letter_record(record: Record, death: Death) -> Record:
+    """The job as it goes into the dead-letter topic, behind all its earlier deaths."""
+    earlier = [*deaths_in(record.headers)][-(DEATHS_MAX - 1) :]
+    past = [header for one in earlier for header in headers_of(one)]
+    own = application_headers(record.headers)
+    return replace(record, headers=(*own, *past, *headers_of(death)))
+
+
+def job_record(letter: DeadLetter) -> Record:
+    """The letter as it goes back into its queue."""
+    deaths = (*letter.history, letter.death)
+    past = [header for one in deaths for header in headers_of(one)]
+    return Record(key=letter.key, value=letter.value, headers=(*letter.headers, *past))
+
+
+def redriven_record(letter_id: str) -> Record:
+    """What remembers that a letter was put back."""
+    return Record(key=letter_id.encode(), headers=((REDRIVEN_HEADER, letter_id.encode()),))
+
+
+def application_headers(headers: Iterable[Header]) -> tuple[Header, ...]:
+    return tuple(one for one in headers if not one[0].startswith(HISTORY_PREFIX))
+
+
+def deaths_in(headers: Iterable[Header]) -> Iterator[Death]:
+    """Each begins with the topic's header. What others wrote so that it cannot be read is left."""
+    facts: dict[str, str] = {}
+    for name, value in [*headers, (TOPIC_HEADER, b"")]:
+        if name == TOPIC_HEADER and facts:
+            yield _death_from(facts)
+            facts = {}
+        if name.startswith(HISTORY_PREFIX):
+            facts[name] = (value or b"").decode("utf-8", "replace")
+
+
+def _death_from(facts: dict[str, str]) -> Death:
+    return Death(
+        topic=facts.get(TOPIC_HEADER, ""),
+        partition=_number(facts, PARTITION_HEADER),
+        offset=_number(facts, OFFSET_HEADER),
+        group=facts.get(GROUP_HEADER, ""),
+        deliveries=_number(facts, DELIVERY_COUNT_HEADER),
+        reason=facts.get(MESSAGE_HEADER, ""),
+        member=facts.get(MEMBER_HEADER, ""),
+        put_ms=_number(facts, TIMESTAMP_HEADER),
+    )
+
+
+def _number(facts: dict[str, str], name: str) -> int:
+    text = facts.get(name, "")
+    return int(text) if text.isdecimal() else -1
+
+
+def letters_in(records: Iterable[Record]) -> list[DeadLetter]:
+    """All letters of a dead-letter topic in its order, each once, those put back marked as such."""
+    letters: dict[str, DeadLetter] = {}
+    for record in records:
+        redriven = dict(record.headers).get(REDRIVEN_HEADER)
+        deaths = [*deaths_in(record.headers)]
+        if redriven is not None:
+            _mark_redriven(letters, redriven.decode("utf-8", "replace"), record.timestamp_ms)
+        elif deaths:
+            letter = _letter_from(record, deaths)
+            known = letters.get(letter.id)
+            if known is None:
+                letters[letter.id] = letter
+            else:
+                letters[letter.id] = replace(known, copies=known.copies + 1)
+    return [*letters.values()]
+
+
+def _mark_redriven(letters: dict[str, DeadLetter], letter_id: str, now_ms: int) -> None:
+    if letter_id in letters:
+        letters[letter_id] = replace(letters[letter_id], redriven_ms=now_ms)
+
+
+def _letter_from(record: Record, deaths: Sequence[Death]) -> DeadLetter:
+    return DeadLetter(
+        death=deaths[-1],
+        key=record.key,
+        value=record.value,
+        headers=application_headers(record.headers),
+        died_ms=record.timestamp_ms,
+        history=tuple(deaths[:-1]),
+    )

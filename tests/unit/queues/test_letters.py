@@ -1,0 +1,90 @@
+from dataclasses import replace
+
+from millstream.base.record import Record
+from millstream.queues.letters import (
+    DEATHS_MAX,
+    REASON_LENGTH_MAX,
+    Death,
+    deaths_in,
+    headers_of,
+    job_record,
+    letter_record,
+    letters_in,
+    redriven_record,
+)
+
+DEATH = Death(
+    topic="jobs",
+    partition=2,
+    offset=41,
+    group="queue.jobs",
+    deliveries=5,
+    reason="ValueError: no such user",
+    member="m",
+    put_ms=1_000,
+)
+JOB = Record(key=b"k", value=b"v", headers=(("trace", b"7"), ("empty", None)))
+
+
+def letter(death: Death = DEATH, job: Record = JOB, died_ms: int = 2_000) -> Record:
+    return replace(letter_record(job, death), timestamp_ms=died_ms)
+
+
+def test_a_letter_tells_all_of_its_death_and_keeps_the_job() -> None:
+    [read] = letters_in([letter()])
+    assert read.id == "jobs-2-41"
+    assert read.death == DEATH
+    assert (read.key, read.value, read.headers) == (JOB.key, JOB.value, JOB.headers)
+    assert (read.died_ms, read.redriven_ms, read.history) == (2_000, None, ())
+
+
+def test_a_letter_that_was_written_twice_counts_once() -> None:
+    [read] = letters_in([letter(), letter(died_ms=2_500)])
+    assert (read.copies, read.died_ms) == (2, 2_000)
+
+
+def test_a_letter_that_was_put_back_is_marked() -> None:
+    redriven = replace(redriven_record("jobs-2-41"), timestamp_ms=3_000)
+    [read] = letters_in([letter(), redriven])
+    assert read.redriven_ms == 3_000
+
+
+def test_a_copy_that_comes_after_the_redrive_does_not_bring_the_letter_back() -> None:
+    redriven = replace(redriven_record("jobs-2-41"), timestamp_ms=3_000)
+    [read] = letters_in([letter(), redriven, letter(died_ms=4_000)])
+    assert read.redriven_ms == 3_000
+
+
+def test_a_job_that_dies_again_has_both_deaths_in_its_history() -> None:
+    [first] = letters_in([letter()])
+    back = job_record(first)
+    again = replace(DEATH, offset=90, reason="still no such user")
+    [read] = letters_in([letter(again, back)])
+    assert read.id == "jobs-2-90"
+    assert read.history == (DEATH,)
+    assert read.headers == JOB.headers
+
+
+def test_a_history_has_a_limit() -> None:
+    job = JOB
+    for offset in range(DEATHS_MAX + 3):
+        [read] = letters_in([letter(replace(DEATH, offset=offset), job)])
+        job = job_record(read)
+    assert [one.offset for one in deaths_in(job.headers)] == [*range(3, DEATHS_MAX + 3)]
+
+
+def test_a_reason_has_a_limit() -> None:
+    [read] = letters_in([letter(replace(DEATH, reason="x" * (REASON_LENGTH_MAX + 1)))])
+    assert len(read.death.reason) == REASON_LENGTH_MAX
+
+
+def test_records_that_are_no_letters_are_left_out() -> None:
+    assert letters_in([JOB, redriven_record("jobs-0-0")]) == []
+
+
+def test_a_letter_by_kafka_has_no_member_and_no_time_and_is_read_all_the_same() -> None:
+    kafkas = tuple(
+        one for one in headers_of(DEATH) if one[0].rpartition(".")[2] not in ("member", "timestamp")
+    )
+    [read] = letters_in([replace(JOB, headers=kafkas)])
+    assert read.death == replace(DEATH, member="", put_ms=-1)
