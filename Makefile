@@ -35,11 +35,12 @@ format: $(STAMP)
 bench: $(STAMP)
 	@$(BIN)/python -m bench.against_kafka
 
-# Files that are made from code: message tables, settings and command reference.
+# Files that are made from code: message tables, settings, commands and metrics.
 docs: $(STAMP)
 	@$(BIN)/python codegen/wire_messages.py
 	@$(BIN)/python -m millstream.settings > docs/settings.md
 	@$(BIN)/python -m millstream.cli_docs > docs/cli.md
+	@$(BIN)/python -m millstream.broker.metrics.document > docs/metrics.md
 
 $(STAMP): requirements.lock pyproject.toml
 	@echo "Setting up $(VENV) (once; about a minute)"

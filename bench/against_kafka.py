@@ -2,8 +2,8 @@
 
     python -m bench.against_kafka [--quick] [--only NAME] [--rounds N] [--java] [--out FILE]
 
-NAME is a part of a question's name: throughput, small_requests, latency, transactions, footprint,
-java_client.
+NAME is a part of a question's name: throughput, small_requests, latency, transactions,
+share_groups, footprint, java_client.
 A full run rewrites docs/bench.md; a quick or partial one writes only where `--out` says.
 """
 
@@ -16,7 +16,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-from bench import footprint, java_client, latency, small_requests, throughput, transactions
+from bench import (
+    footprint,
+    java_client,
+    latency,
+    share_groups,
+    small_requests,
+    throughput,
+    transactions,
+)
 from bench.brokers import SIDES, Contender, Contenders, Mode, contenders
 from bench.client import CHUNK, Work, run_client
 from bench.process_usage import OthersShare
@@ -95,6 +103,7 @@ def selected_cases(options: argparse.Namespace) -> list[Case]:
         *small_requests.cases(is_quick=options.quick),
         *latency.cases(is_quick=options.quick),
         *transactions.cases(is_quick=options.quick, has_java=options.java),
+        *share_groups.cases(is_quick=options.quick, has_java=options.java),
         *footprint.cases(is_ours_kafka=options.ours == "kafka"),
     ]
     if options.java:

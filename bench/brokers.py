@@ -19,6 +19,9 @@ from typing import Literal
 
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not re-exported in its types
     AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
     NewTopic,
 )
 from tests.support.apache_kafka import ApacheKafka
@@ -56,6 +59,25 @@ class Contender:
     def delete_topic(self, topic: str) -> None:
         admin = self._admin()
         admin.delete_topics([topic])[topic].result(ADMIN_TIMEOUT_S)
+
+    def set_flush(self, internal_topic: str) -> None:
+        """Let Kafka sync, or not, what it writes to a topic of its own. Ours always syncs them."""
+        if self.side == "ours":
+            return
+        is_synced = self.mode == "synced"
+        entry = ConfigEntry(
+            "flush.messages",
+            "1" if is_synced else None,
+            incremental_operation=AlterConfigOpType.SET if is_synced else AlterConfigOpType.DELETE,
+        )
+        self.configure(ConfigResource("topic", internal_topic, incremental_configs=[entry]))
+
+    def configure(self, resource: ConfigResource) -> None:
+        admin = self._admin()
+        admin.incremental_alter_configs([resource])[resource].result(ADMIN_TIMEOUT_S)
+
+    def has_topic(self, topic: str) -> bool:
+        return topic in self._admin().list_topics(timeout=ADMIN_TIMEOUT_S).topics
 
     def _admin(self) -> AdminClient:
         return AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 3})

@@ -17,11 +17,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from statistics import quantiles
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, Producer, ShareConsumer, TopicPartition
 
 CHUNK = 10_000
 DONE_WITHIN_S = 120.0
 CLIENT_TIMEOUT_S = 2 * DONE_WITHIN_S
+# A member of a share group that gets nothing for so long has taken all there was.
+QUIET_S = 2.0
 
 # Without these librdkafka stops fetching for a second whenever 100,000 records wait in its queue.
 EAGER_CONSUMER = {
@@ -166,6 +168,28 @@ def _commit_for(
     return waits_ms
 
 
+def share_records(work: Work) -> Measured:
+    """Take and accept records of the share group named as the topic, until none come any more.
+
+    The first and the last moment at which some came are on the machine's clock: several members
+    are measured at once.
+    """
+    config = {"bootstrap.servers": work.bootstrap, "group.id": work.topic, "log_level": 3}
+    consumer = ShareConsumer(config)
+    consumer.subscribe([work.topic])
+    got, first_s, last_s = 0, 0.0, 0.0
+    deadline_s = time.time() + DONE_WITHIN_S
+    while time.time() < deadline_s and not (got and time.time() - last_s > QUIET_S):
+        count = len(consumer.poll(0.5))
+        if count:
+            last_s = time.time()
+            first_s, got = first_s or last_s, got + count
+        elif not got and time.time() > deadline_s - DONE_WITHIN_S + work.seconds:
+            break  # others had it all
+    consumer.close()
+    return {"records": got, "first_s": first_s, "last_s": last_s}
+
+
 def payload(size: int) -> bytes:
     """Half noise, half text, so that a codec has something to do and something to gain."""
     noise = os.urandom(size // 2)
@@ -213,6 +237,7 @@ TASKS: Mapping[str, Callable[[Work], Measured]] = {
         produce_one_per_request,
         produce_synchronously,
         commit_transactions,
+        share_records,
     )
 }
 

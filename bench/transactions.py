@@ -16,15 +16,9 @@ import os
 from dataclasses import dataclass
 from typing import ClassVar
 
-from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not re-exported in its types
-    AdminClient,
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-)
 from tests.support.java_tools import run_tool
 
-from bench.brokers import ADMIN_TIMEOUT_S, MODES, Contender, Mode
+from bench.brokers import MODES, Contender, Mode
 from bench.client import Work, run_client
 from bench.results import Metric, Results, ratio_at_least, ratio_at_most
 
@@ -121,17 +115,9 @@ def set_state_topic(contender: Contender) -> None:
     """Let Kafka sync, or not, what its transaction coordinator writes."""
     if contender.side == "ours":
         return
-    admin = AdminClient({"bootstrap.servers": contender.bootstrap, "log_level": 3})
-    if STATE_TOPIC not in admin.list_topics(timeout=ADMIN_TIMEOUT_S).topics:
+    if not contender.has_topic(STATE_TOPIC):
         run_client("commit_transactions", _first_transaction(contender))
-    is_synced = contender.mode == "synced"
-    entry = ConfigEntry(
-        "flush.messages",
-        "1" if is_synced else None,
-        incremental_operation=AlterConfigOpType.SET if is_synced else AlterConfigOpType.DELETE,
-    )
-    resource = ConfigResource("topic", STATE_TOPIC, incremental_configs=[entry])
-    admin.incremental_alter_configs([resource])[resource].result(ADMIN_TIMEOUT_S)
+    contender.set_flush(STATE_TOPIC)
 
 
 def _first_transaction(contender: Contender) -> Work:

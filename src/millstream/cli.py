@@ -4,6 +4,7 @@ Each command is in `commands/`. Importing this must stay quick: what is heavy (l
 the broker) is imported when a command runs.
 """
 
+import os
 from collections.abc import Mapping
 from typing import Annotated, Any
 
@@ -13,14 +14,31 @@ from typer.core import TyperGroup
 from millstream._version import __version__
 from millstream.base.disk import Unwritable
 from millstream.base.errors import Corrupt, MillstreamError, Rejected, Retryable
-from millstream.commands import archive, broker, consume, groups, produce, topics
-from millstream.commands.connecting import BrokerUnreachable, NotAllowed
+from millstream.commands import (
+    acls,
+    archive,
+    broker,
+    certs,
+    consume,
+    groups,
+    produce,
+    queues,
+    topics,
+    users,
+)
+from millstream.commands.connecting import BrokerUnreachable, LoginRefused, NotAllowed
 from millstream.commands.options import BadUsage
 from millstream.commands.output import abandon_stdout, say
 from millstream.commands.plain_help import PlainCommand
 from millstream.commands.positions import BadPosition
 from millstream.commands.records import BadFormat, BadInput
-from millstream.settings import BadConfigFile, BadSetting, SettingsConflict, UnknownSetting
+from millstream.settings import (
+    BadConfigFile,
+    BadSetting,
+    SettingsConflict,
+    UnknownSetting,
+    unknown_variables,
+)
 
 # The nearest type wins: an error's own, then its family's. Numbers from 64 are those of
 # sysexits.h, which scripts know.
@@ -40,6 +58,7 @@ EXIT_CODES: Mapping[type[BaseException], int] = {
     OSError: 74,
     Retryable: 75,
     NotAllowed: 77,
+    LoginRefused: 77,
     KeyboardInterrupt: 130,
 }
 
@@ -51,7 +70,7 @@ EXIT_CODE_MEANINGS: Mapping[int, str] = {
     69: "No broker answers.",
     74: "A file or disk cannot be read or written, or holds damaged data.",
     75: "No answer in time: the same command may succeed later.",
-    77: "The broker's access rules do not allow it.",
+    77: "The broker's access rules do not allow it, or it refuses the login.",
     130: "Interrupted by Ctrl-C.",
 }
 
@@ -104,6 +123,8 @@ def millstream(
     ] = False,
 ) -> None:
     """A durable log that speaks Kafka's protocol, and the stream processing around it."""
+    for line in unknown_variables(os.environ):
+        say(f"millstream: {line}")
 
 
 app.command("broker")(broker.command)
@@ -114,6 +135,10 @@ app.add_typer(topics.app, name="topics")
 app.command("produce", cls=PlainCommand)(produce.produce)
 app.command("consume", cls=PlainCommand)(consume.consume)
 app.add_typer(groups.app, name="groups")
+app.add_typer(queues.app, name="queues")
+app.add_typer(users.app, name="users")
+app.add_typer(acls.app, name="acls")
+app.command("certs", cls=PlainCommand)(certs.certs)
 
 
 def main() -> None:

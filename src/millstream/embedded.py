@@ -46,7 +46,7 @@ class Broker:
         port: int = 0,
         *,
         host: str = "127.0.0.1",
-        **settings: str | int | bool,
+        **settings: str | int | bool | Path,
     ) -> None:
         if {"data", "listen"} & set(settings):
             raise BrokerMisused("Broker takes data_dir=, host= and port= for `data` and `listen`")
@@ -57,6 +57,7 @@ class Broker:
         self._settings = settings
         self._process: subprocess.Popen[bytes] | None = None
         self._bootstrap = ""
+        self._metrics_url: str | None = None
 
     @property
     def bootstrap(self) -> str:
@@ -66,6 +67,15 @@ class Broker:
                 "the broker is not running: use it in a `with` block, or start() it"
             )
         return self._bootstrap
+
+    @property
+    def metrics_url(self) -> str:
+        """Where Prometheus finds the metrics, if `metrics_listen` was given."""
+        if self._process is None or self._metrics_url is None:
+            raise BrokerMisused(
+                'the broker serves no metrics: start it with Broker(metrics_listen="127.0.0.1:0")'
+            )
+        return self._metrics_url
 
     @property
     def pid(self) -> int:
@@ -99,19 +109,39 @@ class Broker:
         """
         if self.is_running:
             raise BrokerMisused(f"the broker runs already, in process {self.pid}")
-        if self.data_dir is None:
-            self.data_dir = Path(tempfile.mkdtemp(prefix="millstream-"))
+        self._make_data_dir()
         settings = {"log_level": "warning", **self._settings}
         settings |= {"data": str(self.data_dir), "listen": f"{self._host}:{self._port}"}
         # The child must not get our signals (Ctrl-C at a terminal): it stops when we do.
         self._process = subprocess.Popen(
-            [sys.executable, "-c", CHILD, json.dumps(settings), self._temporary_dir],
+            [sys.executable, "-c", CHILD, json.dumps(settings, default=str), self._temporary_dir],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             start_new_session=True,
         )
         self._await_ready(self._process)
         return self
+
+    def add_user(self, user: str, password: str) -> None:
+        """Let somebody log in (`sasl=`). While the broker is stopped: a running one is asked by
+        any Kafka client, or by `millstream users`."""
+        if self.is_running:
+            raise BrokerMisused("add_user is for a broker that is stopped; see `millstream users`")
+        command = ["users", "add", user, "--data", str(self._make_data_dir())]
+        # The password goes through a pipe: the words of a command can be seen by everybody.
+        done = subprocess.run(
+            [sys.executable, "-m", "millstream", *command, "--password-file", "-"],
+            input=f"{password}\n",
+            capture_output=True,
+            text=True,
+        )
+        if done.returncode != 0:
+            raise BrokerMisused(f"{user} was not added: {done.stderr.strip()}")
+
+    def _make_data_dir(self) -> Path:
+        if self.data_dir is None:
+            self.data_dir = Path(tempfile.mkdtemp(prefix="millstream-"))
+        return self.data_dir
 
     def _await_ready(self, process: "subprocess.Popen[bytes]") -> None:
         assert process.stdout is not None
@@ -127,6 +157,7 @@ class Broker:
         # A restart must listen where clients look for it.
         self._port = int(report["port"])
         self._bootstrap = f"{self._host}:{self._port}"
+        self._metrics_url = report["metrics_url"]
 
     def stop(self) -> None:
         """Stop cleanly: everything is on disk, the next start needs no recovery."""
@@ -170,16 +201,22 @@ def main() -> int:
     If the parent ended without a stop, its temporary directory is removed here.
     """
     started = time.perf_counter()
-    from millstream.app import run_broker
     from millstream.broker.server import BrokerServer
-    from millstream.settings import BrokerSettings, load
+    from millstream.running import run_broker
+    from millstream.settings import BrokerSettings, load, unknown_variables
 
     def report(**facts: object) -> None:
         print(json.dumps(facts), flush=True)
 
     def when_ready(server: BrokerServer) -> None:
-        report(port=server.port, ready_seconds=round(time.perf_counter() - started, 3))
+        report(
+            port=server.port,
+            metrics_url=server.metrics_url,
+            ready_seconds=round(time.perf_counter() - started, 3),
+        )
 
+    for line in unknown_variables(os.environ):
+        print(f"millstream: {line}", file=sys.stderr)
     try:
         options = {name: _text(value) for name, value in json.loads(sys.argv[1]).items()}
         settings = load(BrokerSettings, options=options)
@@ -192,5 +229,5 @@ def main() -> int:
         return 1
 
 
-def _text(value: str | int | bool) -> str:
+def _text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)

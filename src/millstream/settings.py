@@ -2,8 +2,8 @@
 
 The environment, `millstream.toml`, the command line and docs/settings.md are all derived from the
 dataclasses below, so that they cannot disagree. Nearest wins: option, environment, file, default.
-Reads values and says what is wrong with them; starts nothing. `app.py` hands the values on, so that
-no package below knows this one.
+Reads values and says what is wrong with them; starts nothing. `running.py` hands the values on, so
+that no package below knows this one.
 
     python -m millstream.settings > docs/settings.md
 """
@@ -35,7 +35,8 @@ from millstream.base.quantity import (
 )
 
 CONFIG_FILE = "millstream.toml"
-CONFIG_FILE_ENV = "MILLSTREAM_CONFIG"
+ENV_PREFIX = "MILLSTREAM_"
+CONFIG_FILE_ENV = f"{ENV_PREFIX}CONFIG"
 
 # --- Kinds of values -------------------------------------------------------------------------
 
@@ -115,6 +116,64 @@ def directory() -> Kind:
     return Kind(unit="path", allowed="a directory; it is made if missing", parse=parse)
 
 
+def file() -> Kind:
+    def parse(text: str) -> Path:
+        if not text.strip():
+            raise ValueError("empty path")
+        return Path(text).expanduser()
+
+    return Kind(unit="path", allowed="a file, or none", parse=_none_or(parse), format=_or_none)
+
+
+def words(*known: str) -> Kind:
+    def parse(text: str) -> tuple[str, ...]:
+        given = tuple(word.strip() for word in text.split(","))
+        if given == ("none",):
+            return ()
+        if not set(given) <= set(known):
+            raise ValueError(text)
+        return given
+
+    return Kind(
+        unit="words",
+        allowed=f"one or several of {', '.join(known)}, separated by commas, or none",
+        parse=parse,
+        format=lambda value: _or_none(",".join(value)),
+    )
+
+
+def principals() -> Kind:
+    def parse(text: str) -> tuple[str, ...]:
+        given = tuple(word.strip() for word in text.split(";"))
+        if given == ("none",):
+            return ()
+        if not all(kind and name for kind, _, name in (word.partition(":") for word in given)):
+            raise ValueError(text)
+        return given
+
+    return Kind(
+        unit="principals",
+        allowed="User:admin, or several separated by semicolons, or none",
+        parse=parse,
+        format=lambda value: _or_none(";".join(value)),
+    )
+
+
+def sentence(allowed: str) -> Kind:
+    def parse(text: str) -> str:
+        return "" if text == "none" else text.strip()
+
+    return Kind(unit="text", allowed=allowed, parse=parse, format=_or_none)
+
+
+def _or_none(value: object) -> str:
+    return str(value or "none")
+
+
+def _none_or(parse: Callable[[str], Any]) -> Callable[[str], Any]:
+    return lambda text: None if text == "none" else parse(text)
+
+
 @dataclass(frozen=True, slots=True)
 class Address:
     """Where something listens. Port 0 asks the system for a free one."""
@@ -140,6 +199,24 @@ def parse_addresses(text: str) -> tuple[Address, ...]:
 
 def address() -> Kind:
     return Kind(unit="host:port", allowed="host:port, port 0 for any free one", parse=parse_address)
+
+
+def told_address() -> Kind:
+    return Kind(
+        unit="host:port",
+        allowed="host:port, port 0 for the one that it listens on, or none",
+        parse=_none_or(parse_address),
+        format=_or_none,
+    )
+
+
+def address_or_none() -> Kind:
+    return Kind(
+        unit="host:port",
+        allowed="host:port, port 0 for any free one, or none",
+        parse=_none_or(parse_address),
+        format=_or_none,
+    )
 
 
 def addresses() -> Kind:
@@ -193,7 +270,7 @@ class Setting:
     @property
     def env(self) -> str:
         prefix = "" if self.table == "client" else f"{self.table.upper()}_"
-        return f"MILLSTREAM_{prefix}{self.name.upper()}"
+        return f"{ENV_PREFIX}{prefix}{self.name.upper()}"
 
     @property
     def option(self) -> str:
@@ -229,6 +306,55 @@ class ClientSettings:
         addresses(),
         "The brokers to ask first: Millstream's own or any Kafka cluster's.",
     )
+    tls: bool = setting(
+        False,
+        switch(),
+        "Connect by TLS, and trust brokers whose certificate the system trusts.",
+    )
+    tls_ca: Path | None = setting(  # noqa: RUF009 - `setting` is `field` with our metadata
+        None,
+        file(),
+        "Connect by TLS, and trust brokers whose certificate is of these authorities, in PEM "
+        "format.",
+    )
+    tls_certificate: Path | None = setting(  # noqa: RUF009 - the same
+        None,
+        file(),
+        "Our own certificate, where brokers ask for one.",
+    )
+    tls_key: Path | None = setting(  # noqa: RUF009 - the same
+        None,
+        file(),
+        "The private key of that certificate.",
+    )
+    user: str = setting(
+        "",
+        sentence("a user's name, or none"),
+        "Log in as this user.",
+    )
+    password_file: Path | None = setting(  # noqa: RUF009 - the same
+        None,
+        file(),
+        "The file whose first line is the user's password; readable by its owner only. Without it, "
+        "the command asks at the terminal.",
+    )
+    sasl_mechanism: str = setting(
+        "SCRAM-SHA-256",
+        choice("SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN"),
+        "How to log in. PLAIN sends the password as it is: with TLS only.",
+    )
+
+    def __post_init__(self) -> None:
+        if (self.tls_certificate is None) != (self.tls_key is None):
+            raise SettingsConflict("tls_certificate and tls_key belong together: give both")
+        if self.user and self.sasl_mechanism == "PLAIN" and not self.uses_tls:
+            raise SettingsConflict(
+                "PLAIN would show the password to the network: give tls or tls_ca"
+            )
+
+    @property
+    def uses_tls(self) -> bool:
+        return self.tls or self.tls_ca is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -245,7 +371,62 @@ class BrokerSettings:
     listen: Address = setting(  # noqa: RUF009 - the same
         Address("127.0.0.1", 9092),
         address(),
-        "Where clients connect. Nothing listens beyond loopback unless told to here.",
+        "Where clients connect. Beyond loopback it needs TLS and a login: docs/guides/security.md.",
+    )
+    advertise: Address | None = setting(  # noqa: RUF009 - the same
+        None,
+        told_address(),
+        "What clients are told to connect to, if not the address that they came by: a name that "
+        "is in the certificate.",
+    )
+    tls_certificate: Path | None = setting(  # noqa: RUF009 - the same
+        None,
+        file(),
+        "The certificate that clients see, in PEM format, its chain behind it. With it, all "
+        "connections are TLS. SIGHUP reads it again.",
+    )
+    tls_key: Path | None = setting(  # noqa: RUF009 - the same
+        None,
+        file(),
+        "The private key of that certificate; readable by its owner only.",
+    )
+    tls_client_ca: Path | None = setting(  # noqa: RUF009 - the same
+        None,
+        file(),
+        "Clients must have a certificate of these authorities, too. Without `sasl` it is who they "
+        "are: User:CN=ada.",
+    )
+    sasl: tuple[str, ...] = setting(
+        (),
+        words("SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN"),
+        "How clients log in. With it, nothing is served to a client without a login. PLAIN beyond "
+        "loopback needs TLS.",
+    )
+    sasl_session_ms: int = setting(
+        -1,
+        duration(at_least=SECOND_MS, at_most=INT32_MAX, forever=True),
+        "After how long a client must log in again, on the same connection (KIP-368).",
+    )
+    open_listeners: str = setting(
+        "",
+        sentence("the sentence that the broker asks for when it refuses to listen"),
+        "A broker beyond loopback without TLS or login starts only if this says so in words.",
+    )
+    authorization: str = setting(
+        "auto",
+        choice("auto", "on", "off"),
+        "Whether access rules (ACLs) decide who may do what. auto: where clients must say who they "
+        "are (sasl, tls_client_ca).",
+    )
+    super_users: tuple[str, ...] = setting(
+        (),
+        principals(),
+        "Who may do everything, whatever the rules. They write the first rules.",
+    )
+    allow_without_acl: bool = setting(
+        False,
+        switch(),
+        "Whether a topic, group or other resource that no rule speaks of is everybody's.",
     )
     durability: str = setting(
         "synced",
@@ -324,6 +505,11 @@ class BrokerSettings:
         count(at_least=1, at_most=1_000_000),
         "Connections at one time; one more is closed at once. Each needs a file descriptor.",
     )
+    connections_per_address_max: int = setting(
+        1_000,
+        count(at_least=1, at_most=1_000_000),
+        "The same for the connections of one client address.",
+    )
     requests_in_flight_max: int = setting(
         100,
         count(at_least=1, at_most=100_000),
@@ -361,10 +547,37 @@ class BrokerSettings:
         duration(at_least=100, at_most=MINUTE_MS),
         "How often such members are told to heartbeat. A shorter one notices changes sooner.",
     )
+    group_share_session_timeout_ms: int = setting(
+        45_000,
+        duration(at_least=1_000, at_most=30 * MINUTE_MS),
+        "After which silence a member of a share group (a queue) is out.",
+    )
+    group_share_heartbeat_interval_ms: int = setting(
+        5_000,
+        duration(at_least=100, at_most=MINUTE_MS),
+        "How often members of share groups are told to heartbeat.",
+    )
+    group_share_record_lock_ms: int = setting(
+        30 * SECOND_MS,
+        duration(at_least=SECOND_MS, at_most=HOUR_MS),
+        "How long a member of a share group may hold a record before another gets it, unless the "
+        "group says otherwise (share.record.lock.duration.ms).",
+    )
+    metrics_listen: Address | None = setting(  # noqa: RUF009 - the same
+        None,
+        address_or_none(),
+        "Where metrics are served for Prometheus, as HTTP: docs/metrics.md. 127.0.0.1:9644 is "
+        "usual.",
+    )
+    open_metrics: str = setting(
+        "",
+        sentence("the sentence that the broker asks for when it refuses to serve them"),
+        "Metrics are served beyond loopback only if this says so in words: they need no login.",
+    )
     log_level: str = setting(
         "info",
         choice("debug", "info", "warning", "error"),
-        "How much the broker says about itself on stderr.",
+        "How much the broker says about itself on stderr. debug: each request, too.",
     )
 
     def __post_init__(self) -> None:
@@ -373,6 +586,13 @@ class BrokerSettings:
                 f"message_bytes_max ({format_size(self.message_bytes_max)}) is larger than "
                 f"frame_bytes_max ({format_size(self.frame_bytes_max)}), the request that carries "
                 "it: raise frame_bytes_max or lower message_bytes_max"
+            )
+        if (self.tls_certificate is None) != (self.tls_key is None):
+            raise SettingsConflict("tls_certificate and tls_key belong together: give both")
+        if self.tls_client_ca is not None and self.tls_certificate is None:
+            raise SettingsConflict(
+                "tls_client_ca asks clients for certificates, which needs TLS: give "
+                "tls_certificate and tls_key"
             )
 
 
@@ -464,6 +684,20 @@ def _did_you_mean(word: str, known: list[str]) -> str:
     return f". Did you mean {near[0]}?" if near else f". There are: {', '.join(known)}"
 
 
+def unknown_variables(env: Mapping[str, str]) -> list[str]:
+    """What to say of variables that look like ours and set nothing: most are misspelt."""
+    known = [CONFIG_FILE_ENV, *(item.env for table in TABLES for item in settings_of(table))]
+    strangers = [name for name in env if name.startswith(ENV_PREFIX) and name not in known]
+    return [f"{name} is set, and no setting{_nearest_name(name, known)}" for name in strangers]
+
+
+def _nearest_name(word: str, known: list[str]) -> str:
+    """Compared without the front that they share."""
+    ends = {name.removeprefix(ENV_PREFIX): name for name in known}
+    near = difflib.get_close_matches(word.removeprefix(ENV_PREFIX), list(ends), n=1)
+    return f". Did you mean {ends[near[0]]}?" if near else ": docs/settings.md has them all."
+
+
 def load(
     table: type[TableT],
     *,
@@ -481,6 +715,12 @@ def load(
         if given is not None:
             values[item.name] = _parse(item, *given)
     return table(**values)
+
+
+def is_given(table: type[TableT], name: str, *, options: Mapping[str, str | None]) -> bool:
+    """Whether anybody has set it, be it to its default."""
+    [item] = [one for one in settings_of(table) if one.name == name]
+    return _nearest(item, options, os.environ, read_config_file(os.environ)) is not None
 
 
 def _check_options(table: type[TableT], options: Mapping[str, str | None]) -> None:

@@ -20,12 +20,21 @@ KEEPS_OLD_RECORDS = {"log.retention.check.interval.ms": "3600000"}
 # Of consumer groups (KIP-848) the broker sets the pace: a crash is to be noticed soon.
 CONSUMER_SESSION_MS = 6_000
 CONSUMER_HEARTBEAT_MS = 200
+# And of share groups.
+SHARE_SESSION_MS = 6_000
+SHARE_HEARTBEAT_MS = 200
 QUICK_GROUPS = {
     "group.consumer.session.timeout.ms": f"{CONSUMER_SESSION_MS}",
     "group.consumer.min.session.timeout.ms": f"{CONSUMER_SESSION_MS}",
     "group.consumer.heartbeat.interval.ms": f"{CONSUMER_HEARTBEAT_MS}",
     "group.consumer.min.heartbeat.interval.ms": f"{CONSUMER_HEARTBEAT_MS}",
+    "group.share.session.timeout.ms": f"{SHARE_SESSION_MS}",
+    "group.share.min.session.timeout.ms": f"{SHARE_SESSION_MS}",
+    "group.share.heartbeat.interval.ms": f"{SHARE_HEARTBEAT_MS}",
+    "group.share.min.heartbeat.interval.ms": f"{SHARE_HEARTBEAT_MS}",
 }
+# The shortest lock of a share group that Millstream allows; Kafka's own is 15 s unless told so.
+QUICK_LOCKS = {"group.share.min.record.lock.duration.ms": "1000"}
 # A run that was started in the background ignores SIGINT, and so would the commands that it starts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -36,7 +45,7 @@ BROKERS = ["millstream", pytest.param("apache-kafka", marks=pytest.mark.full)]
 def bootstrap(request: pytest.FixtureRequest) -> Iterator[str]:
     """The address of a running broker, one per session and kind."""
     if request.param == "apache-kafka":
-        with ApacheKafka(extra_properties=KEEPS_OLD_RECORDS | QUICK_GROUPS) as kafka:
+        with ApacheKafka(extra_properties=KEEPS_OLD_RECORDS | QUICK_GROUPS | QUICK_LOCKS) as kafka:
             yield kafka.bootstrap
     else:
         from millstream import Broker  # here, so that Kafka's half runs without ours
@@ -45,6 +54,8 @@ def bootstrap(request: pytest.FixtureRequest) -> Iterator[str]:
             retention_check_interval_ms="1h",
             group_consumer_session_timeout_ms=f"{CONSUMER_SESSION_MS}ms",
             group_consumer_heartbeat_interval_ms=f"{CONSUMER_HEARTBEAT_MS}ms",
+            group_share_session_timeout_ms=f"{SHARE_SESSION_MS}ms",
+            group_share_heartbeat_interval_ms=f"{SHARE_HEARTBEAT_MS}ms",
         ) as broker:
             yield broker.bootstrap
 

@@ -10,11 +10,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import ShareConsumer
 from typer.testing import CliRunner
 
 from millstream import Broker
@@ -362,7 +363,9 @@ def test_a_lag_that_is_not_known_is_not_0(cli: Cli, topic: str, group: str) -> N
         known = (one["lag"], one["known_lag"], one["never_committed_partitions"])
         assert known == (None, 1, 1)
     shown = cli.run("groups", "describe", group)
-    assert shown.startswith(f"Group {group}: empty, 0 members, lag 1 + 1 partition never committed")
+    assert shown.startswith(
+        f"Group {group}: empty, classic protocol, 0 members, lag 1 + 1 partition"
+    )
 
 
 def test_a_reset_counts_only_what_changes(cli: Cli, topic: str, group: str) -> None:
@@ -448,6 +451,39 @@ def test_a_group_of_the_new_protocol_is_shown_like_any_other(
     assert "1 live member" in cli.fail("groups", "delete", group, "--yes")
     consumer.close()
     cli.run("groups", "delete", group, "--yes")
+
+
+def test_a_share_group_is_shown_moved_and_deleted_like_any_other(
+    cli: Cli, bootstrap: str, topic: str, group: str
+) -> None:
+    cli.run("topics", "create", topic, "--partitions", "2")
+    cli.run("produce", topic, "a", "b", "c", "--partition", "0")
+    consumer = ShareConsumer({"bootstrap.servers": bootstrap, "group.id": group, "log_level": 3})
+    with closing(consumer):
+        consumer.subscribe([topic])
+        eventually(lambda: _reads_two_partitions(cli, group, consumer))
+        (described,) = cli.json("groups", "describe", group)
+        assert (described["state"], described["protocol"]) == ("stable", "share")
+        assert ", share protocol, 1 member, lag " in cli.run("groups", "describe", group)
+        assert "1 live member" in cli.fail("groups", "reset", group, "--to", "earliest", "--yes")
+        assert "1 live member" in cli.fail("groups", "delete", group, "--yes")
+    cli.run("groups", "reset", group, "--to", "1", "--topic", f"{topic}:0", "--yes")
+    (described,) = cli.json("groups", "describe", group)
+    part = described["partitions"][0]
+    assert (part["committed"], part["end"], part["lag"]) == (1, 3, 2)
+    listed = [line.split() for line in cli.run("groups", "list").splitlines()]
+    assert [group, "empty", "share", "0", "1"] in [row[:5] for row in listed]
+    cli.run("groups", "delete", group, "--yes")
+    assert f"Group {group} does not exist" in cli.fail("groups", "describe", group)
+
+
+def _reads_two_partitions(cli: Cli, group: str, consumer: ShareConsumer) -> bool:
+    consumer.poll(0.05)
+    groups = [one for one in cli.json("groups", "list") if one["group"] == group]
+    if not groups:
+        return False
+    (described,) = cli.json("groups", "describe", group)
+    return [one["partitions"] for one in described["consumers"]] == [2]
 
 
 def test_a_deleted_group_is_gone(cli: Cli, topic: str, group: str) -> None:

@@ -10,10 +10,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from confluent_kafka import AcknowledgeType, Message, ShareConsumer
 from confluent_kafka.admin import AdminClient
 
 from tests.clients.member_processes import Members
-from tests.clients.steps import Sent, create_topic, produce
+from tests.clients.share_group_steps import configure_group, join_share_group
+from tests.clients.steps import Sent, create_topic, eventually, numbered, produce
 from tests.support.java_tools import ToolRun, run_class
 
 # The first test of a checkout may have to fetch the jars, and Java itself.
@@ -24,6 +26,7 @@ CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 RECORDS_PER_CODEC = 3_000
 # Kafka's smallest segment; the uncompressed third of 3 MB alone fills more than one.
 SEGMENT_BYTES = 1024 * 1024
+SHARE_RECORDS = {"10", "11", "12", "13", "14", "15"}
 # What the tool prints of a file that is not in order; a record's own line starts with "|". Not
 # "Non-consecutive offsets": it says so of every segment that does not start at 0, of Kafka's too.
 COMPLAINT = re.compile(r"^(?!\|).*(mismatch|invalid|out of order|corrupt)", re.I)
@@ -136,7 +139,7 @@ def test_the_tool_would_have_noticed_a_wrong_entry(partition_dir: Path, tmp_path
         dump([index])
 
 
-def test_kafkas_decoder_reads_what_is_kept_of_consumer_groups(tmp_path: Path) -> None:
+def test_kafkas_decoder_reads_what_is_kept_of_groups_of_every_kind(tmp_path: Path) -> None:
     from millstream import Broker
 
     with Broker(data_dir=tmp_path, group_consumer_heartbeat_interval_ms="200ms") as broker:
@@ -146,10 +149,56 @@ def test_kafkas_decoder_reads_what_is_kept_of_consumer_groups(tmp_path: Path) ->
             members.settle((old, 2))
             new = members.start(topic=f"^{TOPIC}", group_instance_id="desk")
             members.settle((old, 1), (new, 1))
+        join_share_group(broker.bootstrap, "workers", TOPIC)
     decoded = dump(files_of(tmp_path / "__consumer_offsets-0", ".log"), "--offsets-decoder")
     kept = re.findall(r'key: {"type":"(\d+)".* payload: (.*)', decoded.stdout)
-    assert {number for number, _ in kept} == {"2", "3", "5", "6", "7", "8", "16"}
+    assert {number for number, _ in kept} == {"2", "3", "5", "6", "7", "8", "16"} | SHARE_RECORDS
     assert all(payload == "<DELETE>" or payload.startswith("{") for _, payload in kept)
     members_kept = [json.loads(payload)["data"] for number, payload in kept if number == "5"]
     assert [one["instanceId"] for one in members_kept] == [None, "desk"]
     assert "supportedProtocols" in members_kept[0]["classicMemberMetadata"]
+    (shared,) = [json.loads(payload)["data"] for number, payload in kept if number == "15"]
+    assert [topic["partitions"] for topic in shared["initializedTopics"]] == [[0, 1]]
+
+
+def test_what_share_groups_have_done_is_read_as_kafka_s(tmp_path: Path) -> None:
+    """A snapshot of where the group began, then an update for what was said of the records."""
+    from millstream import Broker
+
+    with Broker(data_dir=tmp_path, port=0) as broker:
+        create_topic(AdminClient({"bootstrap.servers": broker.bootstrap}), TOPIC)
+        configure_group(broker.bootstrap, "workers", share_auto_offset_reset="earliest")
+        produce(broker.bootstrap, TOPIC, numbered(4))
+        settle_by_turns(broker.bootstrap, "workers", TOPIC, count=4)
+    segments = files_of(tmp_path / "__share_group_state-0", ".log")
+    run = dump(segments, "--share-group-state-decoder", "--print-data-log")
+    kept = [
+        json.loads(line.split("payload: ")[1])["data"] for line in run.lines if "payload" in line
+    ]
+    assert (kept[0]["startOffset"], kept[0]["stateBatches"]) == (0, [])
+    said = kept[1]
+    assert said["startOffset"] == 1
+    assert [
+        (one["firstOffset"], one["lastOffset"], one["deliveryState"], one["deliveryCount"])
+        for one in said["stateBatches"]
+    ] == [(1, 1, 0, 1), (2, 2, 2, 1), (3, 3, 0, 1)]
+
+
+def settle_by_turns(bootstrap: str, group: str, topic: str, *, count: int) -> None:
+    """Accept every other record and release the rest, all in one commit."""
+    config = {"bootstrap.servers": bootstrap, "group.id": group, "log_level": 3}
+    member = ShareConsumer(config | {"share.acknowledgement.mode": "explicit"})
+    member.subscribe([topic])
+    held: list[Message] = []
+
+    def has_all() -> bool:
+        held.extend(member.poll(0.2))
+        return len(held) == count
+
+    eventually(has_all, what=f"{count} records")
+    for message in held:
+        is_odd = bool((message.offset() or 0) % 2)
+        member.acknowledge(message, AcknowledgeType.RELEASE if is_odd else AcknowledgeType.ACCEPT)
+    assert set(member.commit_sync(30).values()) == {None}
+    member.unsubscribe()
+    member.close()

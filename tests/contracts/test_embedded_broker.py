@@ -114,6 +114,10 @@ class TestBroker:
         with pytest.raises(BrokerMisused, match="with"):
             _ = Broker().bootstrap
 
+    def test_without_metrics_it_says_how_to_have_them(self) -> None:
+        with pytest.raises(BrokerMisused, match="metrics_listen"):
+            _ = Broker().metrics_url
+
     @pytest.mark.parametrize("name", ["data", "listen"])
     def test_settings_that_have_arguments_of_their_own_are_refused(self, name: str) -> None:
         with pytest.raises(BrokerMisused, match="data_dir"):

@@ -334,7 +334,7 @@ def test_a_client_that_waits_for_us_is_not_idle(broker: BrokerThread, disk: Held
     assert answer.responses[0].partition_responses[0].error_code == 0
 
 
-def test_a_connection_closed_for_its_silence_is_named(
+def test_a_connection_closed_for_its_silence_is_named_and_counted(
     broker: BrokerThread, caplog: pytest.LogCaptureFixture
 ) -> None:
     with RawClient(broker.bootstrap) as client:
@@ -346,3 +346,4 @@ def test_a_connection_closed_for_its_silence_is_named(
         broker.ask(lambda node: broker.server.close_idle(node, now_ms=node.now_ms() + 61_000))
         assert client.is_closed()
     assert f"127.0.0.1:{client.port} closed: silent in the middle of a request for 6" in caplog.text
+    assert broker.ask(lambda node: node.metrics.connections_idle_closed) == 1

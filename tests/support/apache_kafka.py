@@ -75,12 +75,14 @@ class ApacheKafka:
         extra_properties: Mapping[str, str] | None = None,
         heap: str = "1g",
         jvm_options: Sequence[str] = SERVER_OPTIONS,
+        bootstrap: str | None = None,
     ) -> None:
+        """`bootstrap`: where it listens, if the properties have listeners of their own."""
         self._jvm_options = [f"-Xms{heap}", f"-Xmx{heap}", *jvm_options]
         self._directory = Path(tempfile.mkdtemp(prefix="apache-kafka-"))
         self._process: subprocess.Popen[bytes] | None = None
-        port, controller_port = _free_ports(2)
-        self.bootstrap = f"127.0.0.1:{port}"
+        port, controller_port = free_ports(2)
+        self.bootstrap = bootstrap or f"127.0.0.1:{port}"
         self.data_dir = self._directory / "data"
         properties = {
             **ONE_NODE_PROPERTIES,
@@ -182,7 +184,7 @@ def _dies_with_us() -> list[str]:
     return [] if setpriv is None else [setpriv, "--pdeathsig", "KILL"]
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
     """Ports that were free a moment ago, all different because they are held together."""
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     try:

@@ -9,6 +9,7 @@ import sys
 import time
 from pathlib import Path
 from types import TracebackType
+from typing import Self
 
 READY_SECONDS_MAX = 20.0
 STOP_SECONDS_MAX = 20.0
@@ -47,7 +48,7 @@ class BrokerProcess:
         self.bootstrap = ""
         self.process: subprocess.Popen[bytes]
 
-    def __enter__(self) -> "BrokerProcess":
+    def __enter__(self) -> Self:
         self.start()
         assert self.bootstrap, f"not ready: {self.diagnostics}"
         return self
@@ -71,6 +72,11 @@ class BrokerProcess:
         self.ready_line = self.process.stdout.readline() if ready else b""
         if match := READY_LINE.fullmatch(self.ready_line):
             self.bootstrap = match[1].decode()
+
+    def read_metrics_url(self) -> str:
+        """Of the line behind the ready line; with --metrics-listen there is one."""
+        assert self.process.stdout is not None
+        return self.process.stdout.readline().decode().split()[-1]
 
     @property
     def pid(self) -> int:

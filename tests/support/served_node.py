@@ -19,6 +19,7 @@ from millstream.broker.durable_state import DurableState
 from millstream.broker.group_commit import GroupCommit
 from millstream.broker.handlers import HANDLERS, Call, Later, Peer
 from millstream.broker.node import Node
+from millstream.broker.security.acls import ANONYMOUS
 from millstream.broker.server import open_node
 from millstream.broker.topics import Topic
 from millstream.broker.wire import RESPONSES, ApiKey, Message, decode, encode
@@ -68,6 +69,7 @@ class ServedNode:
         self.config = BrokerConfig(**config)
         self.path = path
         self.is_open = True
+        self.principal = ANONYMOUS  # who asks
         try:
             self.node = self.run(self._open(path, disk))
         except BaseException:
@@ -132,14 +134,16 @@ class ServedNode:
 
     # --- requests -----------------------------------------------------------------------------
 
-    async def answer(self, request: Message, version: int) -> Message:
+    async def answer(self, request: Message, version: int, *, peer: Peer = PEER) -> Message:
         """What a client gets for `request`."""
         key = cast(int, request.__schema__.api_key)
         handler = HANDLERS[key]
         assert version in handler.versions, f"{handler.api_key} {version} is not offered"
         frame = bytearray(b"".join(encode(request, version)))
         received = decode(type(request), version, frame)
-        answer = handler.function(received, Call(self.node, version, CLIENT_ID, PEER))
+        answer = handler.function(
+            received, Call(self.node, version, CLIENT_ID, peer, self.principal)
+        )
         if isinstance(answer, Later):
             arrived: asyncio.Future[Message] = self.loop.create_future()
             answer.then(arrived.set_result)

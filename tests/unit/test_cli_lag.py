@@ -3,7 +3,7 @@ import pytest
 from millstream.base.offsets import OffsetRange
 from millstream.base.quantity import DAY_MS, GIB, HOUR_MS, MINUTE_MS
 from millstream.commands.groups import effect, parse_topic_partitions
-from millstream.commands.lag import PartitionLag, Retention, add_lags, total
+from millstream.commands.lag import PartitionLag, Place, Retention, add_lags, lag_of, total
 from millstream.commands.options import BadOption
 
 NOW_MS = 1_800_000_000_000
@@ -21,7 +21,7 @@ def partition(
     return PartitionLag(
         topic="orders",
         partition=0,
-        committed=committed,
+        place=None if committed is None else Place(committed),
         available=OffsetRange(start=start, end=end),
         retention=retention,
         next_record_ms=next_record_ms,
@@ -38,6 +38,13 @@ def test_what_is_lost_is_counted_and_is_not_lag() -> None:
     part = partition(committed=4, start=10, end=100)
     assert (part.lag, part.headroom, part.lost) == (90, 0, 6)
     assert part.risk(now_ms=NOW_MS) == "ALREADY LOST 6 records"
+
+
+def test_a_share_group_tells_its_lag_itself() -> None:
+    """Records after its start may be done already; and a start past the end is no lag."""
+    available = OffsetRange(start=0, end=100)
+    assert lag_of(Place(50, lag=20), available) == 20
+    assert lag_of(Place(150, lag=-50), available) == 0
 
 
 def test_a_commit_at_the_start_has_lost_nothing() -> None:

@@ -1,3 +1,4 @@
+import os
 import subprocess
 import sys
 
@@ -8,8 +9,9 @@ HEAVY = (
     "rich",
     "uvloop",
     "asyncio",
+    "prometheus_client",
     "millstream.broker",
-    "millstream.app",
+    "millstream.running",
     "millstream.archive",
 )
 
@@ -20,6 +22,12 @@ def test_the_command_starts_without_what_only_some_commands_need() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )
     assert not set(HEAVY) & set(loaded.stdout.split())
+
+
+def test_a_broker_without_metrics_starts_without_their_library() -> None:
+    code = "import sys, millstream.broker.server; print('prometheus_client' in sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+    assert loaded.stdout == b"False\n"
 
 
 def test_ctrl_c_during_the_imports_is_quiet() -> None:
@@ -39,3 +47,12 @@ millstream.__main__.main()
 """
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
     assert (ended.returncode, ended.stdout, ended.stderr) == (130, b"", b"")
+
+
+def test_a_variable_that_sets_nothing_is_told_once() -> None:
+    command = [sys.executable, "-m", "millstream", "topics", "list", "--help"]
+    env = os.environ | {"MILLSTREAM_BROKER": "localhost:9092"}
+    ended = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
+    assert ended.stderr == (
+        "millstream: MILLSTREAM_BROKER is set, and no setting. Did you mean MILLSTREAM_BROKERS?\n"
+    )

@@ -27,6 +27,7 @@ from millstream.settings import (
     parse_addresses,
     read_config_file,
     settings_of,
+    unknown_variables,
 )
 
 NO_FILE = ConfigFile()
@@ -184,3 +185,19 @@ def test_every_default_is_allowed_and_reads_back() -> None:
 
 def test_the_client_asks_where_the_broker_listens() -> None:
     assert ClientSettings().brokers == (BrokerSettings().listen,)
+
+
+def test_a_misspelt_variable_is_told_with_the_nearest_name() -> None:
+    (line,) = unknown_variables({"MILLSTREAM_BROKER_SEGMENT_BYTE": "1GiB", "PATH": "/bin"})
+    assert "MILLSTREAM_BROKER_SEGMENT_BYTE is set" in line
+    assert line.endswith("Did you mean MILLSTREAM_BROKER_SEGMENT_BYTES?")
+
+
+def test_a_variable_that_is_near_to_nothing_is_told_too() -> None:
+    (line,) = unknown_variables({"MILLSTREAM_XYZ": "1"})
+    assert line == "MILLSTREAM_XYZ is set, and no setting: docs/settings.md has them all."
+
+
+def test_of_the_variables_of_settings_nothing_is_said() -> None:
+    known = [item.env for table in TABLES for item in settings_of(table)]
+    assert unknown_variables(dict.fromkeys(["MILLSTREAM_CONFIG", *known], "")) == []

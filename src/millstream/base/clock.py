@@ -1,4 +1,4 @@
-"""Time is a parameter everywhere below `app.py`; this is what it is filled with there."""
+"""Time is a parameter everywhere below `running.py`; this is what it is filled with there."""
 
 import time
 from collections.abc import Callable

@@ -22,7 +22,7 @@ from millstream.broker.partition import ServedPartition
 from millstream.broker.topics import Topic, Topics
 from millstream.log.compaction import Cleanable
 from millstream.log.compaction_filter import ENTRY_BYTES
-from millstream.log.compaction_job import CompactionJob, find_work, make_job
+from millstream.log.compaction_job import CompactionJob, find_dirty, find_work, make_job
 from millstream.log.compaction_run import CleanedSegment, CompactionCounts, CompactionDone
 from millstream.log.compaction_swap import CLEANED, discard, discard_cleaned
 from millstream.log.log_directory import LogDirectory
@@ -161,6 +161,12 @@ class Compactor:
         partition.settle()
         cleaned_offset = self._directory.cleaned_offset(partition.key)
         return find_work(log, cleaned_offset=cleaned_offset, now_ms=now_ms)
+
+    def dirty_ratio(self, partition: ServedPartition) -> float:
+        """Which part of what may be cleaned is dirty, whether that is worth it or not."""
+        cleaned_offset = self._directory.cleaned_offset(partition.key)
+        dirty = find_dirty(partition.log, cleaned_offset=cleaned_offset, now_ms=self._now_ms())
+        return dirty.dirty_ratio if dirty is not None else 0.0
 
     # --- clean --------------------------------------------------------------------------------
 

@@ -1,8 +1,15 @@
-"""What the broker is told at its start. `app.py` fills it from the settings."""
+"""What the broker is told at its start. `running.py` fills it from the settings."""
+
+from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+from millstream.broker.security.sasl_session import LIFETIME_UNLIMITED
 from millstream.log.config import INT64_MAX
+
+if TYPE_CHECKING:  # it takes a while to import, and most brokers do without
+    from millstream.broker.security.tls import TlsFiles
 
 DAY_MS = 24 * 3600 * 1000
 
@@ -13,6 +20,19 @@ class BrokerConfig:
 
     host: str = "127.0.0.1"
     port: int = 9092
+    # What clients are told to connect to, if not the address that they came by.
+    advertised: tuple[str, int] | None = None
+    tls: TlsFiles | None = None
+    sasl_mechanisms: tuple[str, ...] = ()
+    sasl_session_ms: int = LIFETIME_UNLIMITED
+    open_listeners: str = ""
+    # Whether rules (ACLs) decide who may do what. Without them whoever connects may do all.
+    is_authorizing: bool = False
+    super_users: tuple[str, ...] = ()
+    allow_without_acl: bool = False
+    # Where the metrics are served, if at all; and, beyond loopback, that this is wanted.
+    metrics_listen: tuple[str, int] | None = None
+    open_metrics: str = ""
     node_id: int = 1
     is_relaxed: bool = False
     relaxed_sync_interval_ms: int = 1_000
@@ -25,6 +45,7 @@ class BrokerConfig:
     message_bytes_max: int = 1_048_588
     frame_bytes_max: int = 100 << 20
     connections_max: int = 1_000
+    connections_per_address_max: int = 1_000
     requests_in_flight_max: int = 100
     request_bytes_max: int = 256 << 20
     unsynced_bytes_max: int = 256 << 20
@@ -32,6 +53,9 @@ class BrokerConfig:
     group_initial_rebalance_delay_ms: int = 0
     group_consumer_session_timeout_ms: int = 45_000
     group_consumer_heartbeat_interval_ms: int = 5_000
+    group_share_session_timeout_ms: int = 45_000
+    group_share_heartbeat_interval_ms: int = 5_000
+    group_share_record_lock_ms: int = 30_000
     transaction_timeout_ms_max: int = 900_000
     housekeeping_interval_ms: int = 1_000
     retention_check_interval_ms: int = 300_000

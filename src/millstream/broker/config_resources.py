@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from millstream.broker.group_configs import GROUP_CONFIGS
+from millstream.broker.group_config_keys import GROUP_CONFIGS
+from millstream.broker.handlers import Call
 from millstream.broker.node import Node
 from millstream.broker.topic_config import (
     TOPIC_CONFIGS,
@@ -39,7 +40,9 @@ class ConfigEntry:
     synonyms: tuple[tuple[str, str, int], ...] = ()
 
 
-def describe(node: Node, resource_type: int, name: str) -> Iterable[ConfigEntry]:
+def describe(call: Call, resource_type: int, name: str) -> Iterable[ConfigEntry]:
+    _check_access(call, resource_type, name)
+    node = call.node
     if resource_type == TOPIC:
         return _describe_topic(node, node.topics.named(name).overrides)
     if resource_type == GROUP:
@@ -48,6 +51,16 @@ def describe(node: Node, resource_type: int, name: str) -> Iterable[ConfigEntry]
         return _describe_all_brokers(node)
     _check_broker_name(node, name)
     return _describe_broker(node)
+
+
+def _check_access(call: Call, resource_type: int, name: str) -> None:
+    """Raise unless the caller may do to this resource what the API does."""
+    if resource_type == TOPIC:
+        call.topics.check(name)
+    elif resource_type == GROUP:
+        call.groups(name)
+    else:
+        call.permit.check_cluster()
 
 
 def _describe_topic(node: Node, overrides: Mapping[str, str]) -> Iterable[ConfigEntry]:
@@ -77,11 +90,11 @@ def _inherited(node: Node, name: str) -> tuple[tuple[str, str, int], ...]:
 
 def _describe_group(node: Node, group_id: str) -> Iterable[ConfigEntry]:
     configs = node.groups.configs
-    defaults = configs.defaults_by_name
     for name, key in GROUP_CONFIGS.items():
-        synonyms: tuple[tuple[str, str, int], ...] = (
-            (key.broker_name, defaults[name], SOURCE_STATIC_BROKER),
-        )
+        broker_name, setting = key.broker_name or name, configs.defaults[name]
+        synonyms: tuple[tuple[str, str, int], ...] = ((broker_name, key.default, SOURCE_DEFAULT),)
+        if setting != key.default:
+            synonyms = ((broker_name, setting, SOURCE_STATIC_BROKER), *synonyms)
         if name in configs.of(group_id):
             synonyms = ((name, configs.of(group_id)[name], SOURCE_GROUP), *synonyms)
         _, value, source = synonyms[0]
@@ -89,7 +102,7 @@ def _describe_group(node: Node, group_id: str) -> Iterable[ConfigEntry]:
             name=name,
             value=value,
             source=source,
-            type=ConfigType.INT,
+            type=key.type,
             help=key.help,
             synonyms=synonyms,
         )
@@ -159,6 +172,24 @@ def _describe_broker(node: Node) -> Iterable[ConfigEntry]:
             ConfigType.INT,
             "how often members of consumer groups are told to heartbeat",
         ),
+        (
+            "group.share.session.timeout.ms",
+            config.group_share_session_timeout_ms,
+            ConfigType.INT,
+            "after which silence a member of a share group is out",
+        ),
+        (
+            "group.share.heartbeat.interval.ms",
+            config.group_share_heartbeat_interval_ms,
+            ConfigType.INT,
+            "how often members of share groups are told to heartbeat",
+        ),
+        (
+            "group.share.record.lock.duration.ms",
+            config.group_share_record_lock_ms,
+            ConfigType.INT,
+            "how long a member of a share group may hold a record",
+        ),
         ("group.consumer.assignors", "uniform,range", ConfigType.LIST, "the first is the default"),
         (
             "group.consumer.migration.policy",
@@ -168,6 +199,24 @@ def _describe_broker(node: Node) -> Iterable[ConfigEntry]:
         ),
         ("socket.request.max.bytes", config.frame_bytes_max, ConfigType.INT, "largest request"),
         ("max.connections", config.connections_max, ConfigType.INT, "connections at one time"),
+        (
+            "max.connections.per.ip",
+            config.connections_per_address_max,
+            ConfigType.INT,
+            "connections of one address",
+        ),
+        (
+            "sasl.enabled.mechanisms",
+            ",".join(config.sasl_mechanisms),
+            ConfigType.LIST,
+            "how clients log in",
+        ),
+        (
+            "connections.max.reauth.ms",
+            config.sasl_session_ms,
+            ConfigType.LONG,
+            "after how long a client must log in again",
+        ),
         ("log.dirs", str(node.directory.path), ConfigType.STRING, "where the data is"),
     ]
     for fixed_name, fixed_value, type_, help_ in fixed:
@@ -182,10 +231,11 @@ def _describe_broker(node: Node) -> Iterable[ConfigEntry]:
 
 
 async def change(
-    node: Node, resource_type: int, name: str, change_of: OverridesChange, *, validate_only: bool
+    call: Call, resource_type: int, name: str, change_of: OverridesChange, *, validate_only: bool
 ) -> None:
     """Change the overrides of a resource, if every resulting value is allowed."""
-    topics = node.topics
+    _check_access(call, resource_type, name)
+    node, topics = call.node, call.node.topics
     if resource_type == TOPIC:
         topic = topics.named(name)
         if validate_only:

@@ -2,7 +2,7 @@
 
 Whatever the client does wrong ends this connection with one line in the diagnostics, and nothing
 else. It is not read while it has too many unanswered requests, does not take its answers, or
-must wait for memory or for the disk: the client feels that, and nothing is dropped.
+must wait for memory, for the disk or for its quota: the client feels that, and nothing is dropped.
 """
 
 import asyncio
@@ -10,12 +10,25 @@ import logging
 import socket
 import struct
 from collections import deque
+from time import perf_counter
 from typing import Any, cast
 
 from millstream.base.errors import MillstreamError
+from millstream.broker.admission import Place
+from millstream.broker.client_quotas import (
+    FETCH,
+    FETCHES,
+    PRODUCE,
+    throttled,
+    told,
+)
+from millstream.broker.connection_ends import certified_principal, peer_of
+from millstream.broker.connection_login import LOGIN_FRAME_BYTES_MAX, ConnectionLogin
+from millstream.broker.connection_throttle import ConnectionThrottle
 from millstream.broker.handlers import HANDLERS, Call, Handler, Later, Peer
 from millstream.broker.node import Node
 from millstream.broker.request_memory import LargeRequest
+from millstream.broker.security.sasl_session import NotAuthenticated
 from millstream.broker.wire import (
     ApiKey,
     Buffer,
@@ -35,32 +48,46 @@ logger = logging.getLogger(__name__)
 RECEIVE_BYTES = 32 << 10
 FRAME_SIZE = struct.Struct(">I")  # the protocol's int32; a negative one reads as > 2 GiB
 SIZE_BYTES = FRAME_SIZE.size
-PRODUCE, FETCH = int(ApiKey.PRODUCE), int(ApiKey.FETCH)
+# No further request is taken up before such a one is answered.
+ALONE = FETCHES | {int(ApiKey.SASL_AUTHENTICATE)}
 # Answers that the client does not take: past the first the connection is not read any more.
 WRITE_BUFFER_HIGH_BYTES = 1 << 20
+
+
+# The four bytes that TLS begins with, read as a size: a record of a handshake, 1.0 to 1.3.
+TLS_HELLO_SIZES = range(0x16030000, 0x16030500)
+
+
+# Of a message that comes without a request around it.
+NO_HEADER = RequestHeader(-1, -1, -1, None, -1)
 
 
 class Slot:
     """The place of one answer in the order of the requests.
 
     With `is_last` no further request is taken up before this one is answered: answers to Fetch
-    are large, and many at a time would take memory before the client can take them.
+    are large, and many at a time would take memory before the client can take them; and what a
+    login allows is known when it is over.
     """
 
-    __slots__ = ("chunks", "correlation_id", "is_last", "version")
+    __slots__ = ("chunks", "header", "is_last", "received_s", "throttle_ms")
 
-    def __init__(self, version: int, correlation_id: int, *, is_last: bool) -> None:
-        self.version = version
-        self.correlation_id = correlation_id
+    def __init__(self, header: RequestHeader, received_s: float, *, is_last: bool) -> None:
+        self.header = header
+        self.received_s = received_s
         self.is_last = is_last
+        self.throttle_ms = 0
         self.chunks: list[Buffer] | None = None
 
 
 class Connection(asyncio.BufferedProtocol):
     """Owned by the loop; `node.connections` holds it while it is open."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: Node, place: Place | None = None) -> None:
         self._node = node
+        self._place = place
+        self.login = ConnectionLogin(node.logins, "?")
+        self._has_login = node.logins.are_required
         self._transport: asyncio.Transport | None = None
         self.peer = Peer("?", 0, "?", 0)
         self._buffer = bytearray(RECEIVE_BYTES)
@@ -68,27 +95,30 @@ class Connection(asyncio.BufferedProtocol):
         self._end = 0
         self._large: LargeRequest | None = None
         self._slots: deque[Slot] = deque()
-        self._tasks: set[asyncio.Task[Message]] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
         self._is_writing_paused = False
         self._is_reading_paused = False
         self._waits_for_memory = False
         self._waits_for_sync = False
+        self._throttle = ConnectionThrottle(
+            node.quotas, now_ms=node.now_ms, when_heard=self._resume
+        )
         self._is_ending = False
         self._is_closing = False
-        self._frame_bytes_max = node.config.frame_bytes_max
+        self._limit_frames()
         self._in_flight_max = node.config.requests_in_flight_max
-        self.active_ms = node.now_ms()
+        self.made_ms = self.active_ms = node.now_ms()
+        self._counts = node.metrics.apis
+        self._says_each_request = logger.isEnabledFor(logging.DEBUG)
 
     # --- the socket ---------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        remote = transport.get_extra_info("peername") or ("?", 0)
-        local = transport.get_extra_info("sockname") or ("?", 0)
-        self.peer = Peer(str(remote[0]), int(remote[1]), str(local[0]), int(local[1]))
-        if not self._node.admit(self):
-            self._reject("too many connections (connections_max)")
-            return
+        self.peer = peer_of(transport, self._node.config.advertised)
+        by_certificate = certified_principal(transport)
+        self.login = ConnectionLogin(self._node.logins, self.peer.host, principal=by_certificate)
+        self._node.admit(self)
         self._transport.set_write_buffer_limits(high=WRITE_BUFFER_HIGH_BYTES)
         connected = transport.get_extra_info("socket")
         if connected is not None:  # a client that vanished must not hold a long poll for ever
@@ -124,6 +154,9 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, error: Exception | None) -> None:
         self._is_closing = True
         self._node.dismiss(self)
+        self._throttle.close()
+        if self._place is not None:
+            self._place.leave()
         self._drop_large()
         for task in self._tasks:  # long polls: nobody waits for them any more
             task.cancel()
@@ -150,8 +183,7 @@ class Connection(asyncio.BufferedProtocol):
             start = self._start + SIZE_BYTES
             (size,) = FRAME_SIZE.unpack_from(self._buffer, self._start)
             if size > self._frame_bytes_max:
-                limit = self._frame_bytes_max
-                self._reject(f"a request of {size} bytes, the limit is {limit} (frame_bytes_max)")
+                self._refuse_size(size)
                 return
             if available < SIZE_BYTES + size:
                 if size > RECEIVE_BYTES - SIZE_BYTES:
@@ -161,6 +193,18 @@ class Connection(asyncio.BufferedProtocol):
             self._handle(self._buffer[start : self._start])
         if self._start == self._end:
             self._start = self._end = 0
+
+    def _limit_frames(self) -> None:
+        limit = self._node.config.frame_bytes_max
+        self._frame_bytes_max = limit if self.login.is_done else min(limit, LOGIN_FRAME_BYTES_MAX)
+
+    def _refuse_size(self, size: int) -> None:
+        if size in TLS_HELLO_SIZES and self._node.config.tls is None:
+            self._turn_away("a TLS handshake, on a port without TLS (security.protocol)")
+            return
+        which = "frame_bytes_max" if self.login.is_done else "before the login"
+        limit = self._frame_bytes_max
+        self._reject(f"a request of {size} bytes, the limit is {limit} ({which})")
 
     def _start_large(self, size: int) -> None:
         if not self._node.request_memory.take(size):
@@ -192,7 +236,7 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def waits_for_us(self) -> bool:
         """Whether it is our doing that nothing more is read."""
-        return self._waits_for_memory or self._waits_for_sync
+        return self._waits_for_memory or self._waits_for_sync or self._throttle.is_muted
 
     # --- when to read -------------------------------------------------------------------------
 
@@ -202,6 +246,7 @@ class Connection(asyncio.BufferedProtocol):
             self._is_writing_paused
             or self._waits_for_sync
             or self._waits_for_memory
+            or self._throttle.is_muted
             or self._is_ending
             or len(self._slots) >= self._in_flight_max
             or (bool(self._slots) and self._slots[-1].is_last)
@@ -238,8 +283,14 @@ class Connection(asyncio.BufferedProtocol):
     # --- requests and answers -----------------------------------------------------------------
 
     def _handle(self, frame: bytearray) -> None:
+        received_s = perf_counter()
         try:
+            if self._has_login and self.login.receives_bare_messages:
+                self._take_bare_message(bytes(frame), received_s)
+                return
             header = read_request_header(frame)
+            if self._has_login:
+                self.login.check_allowed(header.api_key)
             handler = HANDLERS.get(header.api_key)
             if handler is None or header.api_version not in handler.versions:
                 self._refuse_version(header)
@@ -249,7 +300,10 @@ class Connection(asyncio.BufferedProtocol):
             request, _ = decode_from(
                 handler.request_class, header.api_version, frame, header.body_position
             )
-            self._answer(handler, header, request)
+            self._counts[header.api_key].note_request(len(frame))
+            self._answer(handler, header, request, received_s, len(frame))
+        except NotAuthenticated as error:
+            self._turn_away(str(error))
         except MalformedMessage as error:
             self._reject(f"malformed request: {error}")
         except MillstreamError as error:
@@ -258,31 +312,50 @@ class Connection(asyncio.BufferedProtocol):
             logger.exception("connection %s closed: a request could not be handled", self.peer)
             self.close()
 
-    def _answer(self, handler: Handler, header: RequestHeader, request: Message) -> None:
-        call = Call(self._node, header.api_version, header.client_id, self.peer)
+    def _answer(
+        self,
+        handler: Handler,
+        header: RequestHeader,
+        request: Message,
+        received_s: float,
+        size_bytes: int,
+    ) -> None:
+        principal = self.login.principal
+        call = Call(
+            self._node, header.api_version, header.client_id, self.peer, principal, self.login
+        )
+        has_quotas = self._node.quotas.has_any and self.login.is_done
+        if has_quotas and header.api_key == FETCH:
+            self._throttle.bound_fetch(request, header, principal)
         answer = handler.function(request, call)
+        slot = Slot(header, received_s, is_last=header.api_key in ALONE)
+        if has_quotas:
+            work_s = perf_counter() - received_s
+            slot.throttle_ms = self._throttle.charge_request(
+                header, principal, size_bytes=size_bytes, work_s=work_s
+            )
         if answer is None:
             return
         if isinstance(answer, Message):
-            chunks = encode_response(answer, header.api_version, header.correlation_id)
+            chunks = self._encode(answer, slot)
             if self._slots:
-                slot = self._new_slot(header)
+                self._slots.append(slot)
                 slot.chunks = chunks
             else:
                 self._write(chunks)
-        elif isinstance(answer, Later):
-            slot = self._new_slot(header)
-            answer.then(lambda response: self._fill(slot, response))
+                if self.login.must_close:
+                    self.close()
         else:
-            self._start_task(handler, self._new_slot(header), answer)
+            self._slots.append(slot)
+            self._await(answer, slot, handler)
         if header.api_key == PRODUCE and self._node.commit.is_full:
             self._wait_for_sync()
 
-    def _new_slot(self, header: RequestHeader) -> Slot:
-        is_last = header.api_key == FETCH
-        slot = Slot(header.api_version, header.correlation_id, is_last=is_last)
-        self._slots.append(slot)
-        return slot
+    def _await(self, answer: Any, slot: Slot, handler: Handler) -> None:
+        if isinstance(answer, Later):
+            answer.then(lambda response: self._fill(slot, response))
+        else:
+            self._start_task(handler, slot, answer)
 
     def _start_task(self, handler: Handler, slot: Slot, answer: Any) -> None:
         task: asyncio.Task[Message] = asyncio.ensure_future(answer)
@@ -304,17 +377,46 @@ class Connection(asyncio.BufferedProtocol):
         if self._is_closing:
             return
         try:
-            slot.chunks = encode_response(response, slot.version, slot.correlation_id)
+            slot.chunks = self._encode(response, slot)
         except Exception:
             logger.exception("connection %s closed: an answer could not be written", self.peer)
             self.close()
             return
+        self._send_filled()
+
+    def _send_filled(self) -> None:
         while self._slots and self._slots[0].chunks is not None:
             self._write(self._slots.popleft().chunks or [])
-        if self._is_ending and not self._slots:
+        if self._has_login:
+            self._limit_frames()
+        if (self._is_ending or self.login.must_close) and not self._slots:
             self.close()
         elif self._is_reading_paused:
             self._resume()
+
+    def _encode(self, response: Message, slot: Slot) -> list[Buffer]:
+        """The answer in bytes, counted."""
+        header = slot.header
+        if slot.throttle_ms:
+            response = told(response, slot.throttle_ms)
+        chunks = encode_response(response, header.api_version, header.correlation_id)
+        size_bytes = sum(map(len, chunks))
+        if header.api_key in FETCHES and self._node.quotas.has_any:
+            delay_ms = self._throttle.charge_fetched(
+                header, self.login.principal, size_bytes=size_bytes, delay_ms=slot.throttle_ms
+            )
+            if delay_ms:
+                response = throttled(response, header.api_key, delay_ms)
+                chunks = encode_response(response, header.api_version, header.correlation_id)
+                size_bytes = sum(map(len, chunks))
+        seconds = perf_counter() - slot.received_s
+        self._counts[header.api_key].note_answer(response, size_bytes=size_bytes, seconds=seconds)
+        if self._says_each_request:
+            logger.debug(
+                "%s: %s %d by %.100r: %.1f ms, %d bytes", self.peer, ApiKey(header.api_key).name,
+                header.api_version, header.client_id, seconds * 1000, size_bytes,
+            )  # fmt: skip
+        return chunks
 
     def _write(self, chunks: list[Buffer]) -> None:
         if self._transport is not None and not self._is_closing:
@@ -332,11 +434,41 @@ class Connection(asyncio.BufferedProtocol):
         assert isinstance(response, ApiVersionsResponse)
         self._write(encode_response(response, 0, header.correlation_id))
 
+    # --- a login without requests around it ---------------------------------------------------
+
+    def _take_bare_message(self, message: bytes, received_s: float) -> None:
+        """After SaslHandshake 0: a frame is a message of the mechanism, and so is its answer."""
+        slot = Slot(NO_HEADER, received_s, is_last=True)
+        self._slots.append(slot)
+        task = asyncio.ensure_future(self.login.take_bare_message(message))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(lambda done: self._bare_message_done(slot, done))
+
+    def _bare_message_done(self, slot: Slot, task: "asyncio.Task[bytes | None]") -> None:
+        if not task.cancelled() and (error := task.exception()):
+            logger.error("connection %s closed: a login failed", self.peer, exc_info=error)
+        if task.cancelled() or task.exception() or (reply := task.result()) is None:
+            self.close()
+            return
+        slot.chunks = [FRAME_SIZE.pack(len(reply)) + reply]
+        self._send_filled()
+
     # --- the end ------------------------------------------------------------------------------
 
     def _reject(self, reason: str) -> None:
         """Take no more requests, and close when those that came before are answered."""
         logger.warning("connection %s closed: %s", self.peer, reason)
+        self._finish()
+
+    def _turn_away(self, reason: str) -> None:
+        """The same for what a client does at once again, and for ever."""
+        if line := self._node.complaints.about(self.peer.host, reason):
+            logger.warning("connection %s closed: %s", self.peer, line)
+        self._finish()
+
+    def _finish(self) -> None:
+        self._node.metrics.connections_rejected += 1
         self._is_ending = True
         if self._slots:
             self._pause()

@@ -4,6 +4,7 @@ import asyncio
 from collections import Counter
 from dataclasses import dataclass, field, replace
 
+from millstream.broker.deadline_timer import DeadlineTimer
 from millstream.broker.groups.conversion import AnyGroup
 from millstream.broker.groups.group_offsets import GroupOffsets, TopicPartition
 from millstream.broker.groups.outcome import Outbox, Outcome
@@ -12,12 +13,12 @@ from millstream.broker.groups.stored_facts import Fact, FactKey
 
 @dataclass(slots=True)
 class CoordinatedGroup:
-    """A group of either kind, how far it has read, and the answers that wait for the disk."""
+    """A classic or consumer group, how far it has read, and the answers that wait for the disk."""
 
     members: AnyGroup
     offsets: GroupOffsets = field(default_factory=GroupOffsets)
     outbox: Outbox = field(default_factory=Outbox)
-    timer: asyncio.TimerHandle | None = None
+    timer: DeadlineTimer = field(default_factory=DeadlineTimer)
     # Offsets on their way to the disk: whoever deletes offsets must not miss them.
     committing: Counter[TopicPartition] = field(default_factory=Counter)
     last_store: "asyncio.Future[None] | None" = None  # of its state, until that is synced

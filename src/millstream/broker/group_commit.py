@@ -11,9 +11,10 @@ import queue
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from millstream.base.errors import MillstreamError
+from millstream.broker.metrics.histogram import BYTES_BOUNDS, SECONDS_BOUNDS, Histogram
 from millstream.broker.partition import ServedPartition
 from millstream.log.partition_log import Appended, SyncJob
 
@@ -30,8 +31,8 @@ class SyncCounts:
 
     syncs: int = 0
     failures: int = 0
-    synced_bytes: int = 0
-    sync_seconds: float = 0.0
+    durations: Histogram = field(default_factory=lambda: Histogram(SECONDS_BOUNDS))
+    sizes: Histogram = field(default_factory=lambda: Histogram(BYTES_BOUNDS))
 
 
 class GroupCommit:
@@ -175,10 +176,10 @@ class GroupCommit:
     ) -> None:
         log = partition.log
         self._in_flight -= 1
-        self.counts.sync_seconds += seconds
+        self.counts.durations.observe(seconds)
         if error is None:
             self.counts.syncs += 1
-            self.counts.synced_bytes += size_bytes
+            self.counts.sizes.observe(size_bytes)
             log.complete(job, now_ms=self._now_ms())
         else:
             self.counts.failures += 1

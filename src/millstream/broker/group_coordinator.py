@@ -24,7 +24,7 @@ from millstream.broker.groups.consumer_member import JOINING_EPOCH
 from millstream.broker.groups.consumer_messages import ConsumerHeartbeat
 from millstream.broker.groups.consumer_records import fact_key, read_fact
 from millstream.broker.groups.consumer_state import ASSIGNORS
-from millstream.broker.groups.conversion import to_classic_group, to_consumer_group
+from millstream.broker.groups.conversion import AnyGroup, to_classic_group, to_consumer_group
 from millstream.broker.groups.group_messages import ReplyTo
 from millstream.broker.groups.group_offsets import CommittedOffset, TopicPartition
 from millstream.broker.groups.group_records import (
@@ -36,18 +36,24 @@ from millstream.broker.groups.group_records import (
     read_key,
     read_offset_value,
 )
-from millstream.broker.groups.group_state import GroupLimits, GroupState
+from millstream.broker.groups.group_state import GroupKind, GroupLimits, GroupState
 from millstream.broker.groups.offset_rules import expiry_rule
 from millstream.broker.groups.outcome import AnyReply, Outcome, Replies
 from millstream.broker.groups.stored_facts import Fact, FactKey
+from millstream.broker.held_offsets import HeldOffsets
 from millstream.broker.kafka_errors import coordinator_error_code
 from millstream.broker.new_groups import NewGroups
+from millstream.broker.share.share_group import ShareGroup
+from millstream.broker.share.share_group_records import is_share_key
+from millstream.broker.share_groups import ShareGroups
 from millstream.broker.topics import OverridesChange, Topics
 from millstream.broker.transactions.transaction import Identity
 from millstream.broker.wire import ErrorCode
 from millstream.log.record_batch import Marker
 
 logger = logging.getLogger(__name__)
+
+GroupOfAnyKind = AnyGroup | ShareGroup
 
 
 class GroupCoordinator:
@@ -73,10 +79,14 @@ class GroupCoordinator:
         self._wall_ms = now_ms
         self._started_ms = now_ms() - int(self._loop.time() * 1000)
         self._groups: dict[str, CoordinatedGroup] = {}
-        # The groups of which open transactions hold offsets, by producer id and group id.
-        self._holding: dict[int, dict[str, CoordinatedGroup]] = {}
-        # What open transactions hold of deleted topics and groups, by producer id: their keys.
-        self._doomed: dict[int, list[bytes]] = {}
+        self._held = HeldOffsets()
+        self.shares = ShareGroups(
+            state,
+            new=self._new,
+            kind_of_other=self._kind_of_own,
+            now_ms=self.now_ms,
+            wall_ms=now_ms,
+        )
         self._load()
 
     def now_ms(self) -> int:
@@ -86,6 +96,18 @@ class GroupCoordinator:
 
     def __iter__(self) -> Iterator[CoordinatedGroup]:
         return iter(self._groups.values())
+
+    def of_every_kind(self) -> Iterator[GroupOfAnyKind]:
+        yield from (group.members for group in self)
+        yield from self.shares
+
+    def kind_of(self, group_id: str) -> GroupKind | None:
+        """An id is of one kind of group, or of none yet."""
+        return GroupKind.SHARE if group_id in self.shares else self._kind_of_own(group_id)
+
+    def _kind_of_own(self, group_id: str) -> GroupKind | None:
+        group = self._groups.get(group_id)
+        return group.members.kind if group else None
 
     def find(self, group_id: str) -> CoordinatedGroup | None:
         return self._groups.get(group_id)
@@ -142,16 +164,10 @@ class GroupCoordinator:
             self.run(group, outcome)
 
     def _set_timer(self, group: CoordinatedGroup) -> None:
-        if group.timer is not None:
-            group.timer.cancel()
-            group.timer = None
         deadline_ms = group.members.deadline_ms
-        if deadline_ms is not None:
-            delay = max(0, deadline_ms - self.now_ms() + 1) / 1000
-            group.timer = self._loop.call_later(delay, self._tick, group)
+        group.timer.set(deadline_ms, now_ms=self.now_ms(), when_due=partial(self._tick, group))
 
     def _tick(self, group: CoordinatedGroup) -> None:
-        group.timer = None
         self.run(group, group.members.tick(self.now_ms()))
 
     # --- kinds of groups ------------------------------------------------------------------------
@@ -167,7 +183,7 @@ class GroupCoordinator:
             _deliver(((reply_to, refusal),))
         elif group is not None and isinstance(group.members, ConsumerGroup):
             self._hear(group, group.members, request, reply_to)
-        elif not is_join:
+        elif not is_join or group_id in self.shares:
             message = f"there is no consumer group {group_id}"
             _deliver(((reply_to, refuse(ErrorCode.GROUP_ID_NOT_FOUND, message)),))
         elif group is None:
@@ -218,6 +234,7 @@ class GroupCoordinator:
         group = self._groups.get(group_id)
         if group is not None and isinstance(group.members, ConsumerGroup):
             group.members.limits = self.configs.limits_of(group_id)
+        self.shares.follow_config(group_id)
 
     def follow_topic(self, name: str) -> None:
         """The topic came, went or grew: groups that read it assign anew."""
@@ -225,6 +242,7 @@ class GroupCoordinator:
         for group in tuple(self):
             if isinstance(group.members, ConsumerGroup):
                 self.run(group, group.members.topic_changed(name))
+        self.shares.follow_topics()
 
     # --- offsets ------------------------------------------------------------------------------
 
@@ -263,9 +281,7 @@ class GroupCoordinator:
             producer_epoch=who.epoch,
             now_ms=self._wall_ms(),
         )
-        self._holding.setdefault(who.producer_id, {})[group_id] = group
-        for where, committed in commits:
-            group.offsets.hold(who.producer_id, where, committed)
+        self._held.hold(who.producer_id, group, commits)
         await stored
 
     async def end_transaction(self, marker: Marker, who: Identity) -> None:
@@ -273,11 +289,7 @@ class GroupCoordinator:
         await self._state.end_transaction(
             marker, producer_id=who.producer_id, producer_epoch=who.epoch, now_ms=self._wall_ms()
         )
-        for group in self._holding.pop(who.producer_id, {}).values():
-            group.offsets.release(who.producer_id, is_commit=marker.is_commit)
-        doomed = self._doomed.pop(who.producer_id, [])
-        if marker.is_commit:
-            await self._remove(doomed)
+        await self._remove(self._held.end(who.producer_id, is_commit=marker.is_commit))
 
     async def delete_offsets(
         self, places: Sequence[tuple[CoordinatedGroup, TopicPartition]]
@@ -297,10 +309,9 @@ class GroupCoordinator:
         if isinstance(members, ConsumerGroup):
             keys += [fact_key(group_id, key) for key in members.book.fact_keys()]
         removed = self._remove(keys)  # raises before anything has changed, if it must
-        self._doom_held(group)
+        self._held.doom(group)
         group.members.delete()
-        if group.timer is not None:
-            group.timer.cancel()
+        group.timer.cancel()
         self._groups.pop(group_id)
         await removed
         return ErrorCode.NONE
@@ -317,16 +328,10 @@ class GroupCoordinator:
     async def forget_topic(self, topic: str) -> None:
         """The topic is gone: so is how far anyone had read it, also in open transactions."""
         for group in self:
-            self._doom_held(group, topic)
+            self._held.doom(group, topic)
         await self.delete_offsets(
             [(group, where) for group in self for where in group.partitions if where.topic == topic]
         )
-
-    def _doom_held(self, group: CoordinatedGroup, topic: str | None = None) -> None:
-        """What open transactions hold of the group goes when they end, however that is."""
-        for producer_id, where in group.offsets.drop_held(topic):
-            key = offset_key(group.members.group_id, where)
-            self._doomed.setdefault(producer_id, []).append(key)
 
     async def expire(self) -> None:
         """Drop offsets past their retention, and groups of which nothing is left."""
@@ -353,6 +358,8 @@ class GroupCoordinator:
     def _load(self) -> None:
         facts: dict[str, dict[FactKey, Fact]] = {}
         for key, value in self._state:
+            if is_share_key(key):
+                continue  # theirs
             group_id, what = read_key(key)
             group = self.find_or_create(group_id)
             if isinstance(what, TopicPartition):
@@ -377,9 +384,8 @@ class GroupCoordinator:
     def _hold(self, producer_id: int, record: Record) -> None:
         group_id, where = read_key(record.key or b"")
         if isinstance(where, TopicPartition) and record.value is not None:
-            group = self.find_or_create(group_id)
-            group.offsets.hold(producer_id, where, read_offset_value(record.value))
-            self._holding.setdefault(producer_id, {})[group_id] = group
+            held = [(where, read_offset_value(record.value))]
+            self._held.hold(producer_id, self.find_or_create(group_id), held)
 
 
 def _deliver(replies: Replies) -> None:

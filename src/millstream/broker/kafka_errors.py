@@ -4,6 +4,19 @@ from collections.abc import Mapping
 
 from millstream.base.disk import DiskFailed, DiskFull, TooManyOpenFiles, Unwritable
 from millstream.base.errors import Corrupt, MillstreamError, Rejected, Retryable
+from millstream.broker.permit import (
+    ClusterDenied,
+    GroupDenied,
+    TopicDenied,
+    TransactionalIdDenied,
+)
+from millstream.broker.share.acknowledgement import NotAcquired
+from millstream.broker.share.share_group import NoShareGroup, ShareGroupNotEmpty
+from millstream.broker.share.share_sessions import (
+    InvalidShareSessionEpoch,
+    ShareSessionNotFound,
+    TooManyShareSessions,
+)
 from millstream.broker.topic_config import InvalidConfig
 from millstream.broker.topics import (
     InternalTopic,
@@ -51,6 +64,12 @@ KAFKA_ERROR_CODES: Mapping[type[MillstreamError], ErrorCode] = {
     TopicExists: ErrorCode.TOPIC_ALREADY_EXISTS,
     InvalidPartitionCount: ErrorCode.INVALID_PARTITIONS,
     InvalidConfig: ErrorCode.INVALID_CONFIG,
+    NotAcquired: ErrorCode.INVALID_RECORD_STATE,
+    ShareSessionNotFound: ErrorCode.SHARE_SESSION_NOT_FOUND,
+    InvalidShareSessionEpoch: ErrorCode.INVALID_SHARE_SESSION_EPOCH,
+    TooManyShareSessions: ErrorCode.SHARE_SESSION_LIMIT_REACHED,
+    NoShareGroup: ErrorCode.GROUP_ID_NOT_FOUND,
+    ShareGroupNotEmpty: ErrorCode.NON_EMPTY_GROUP,
     InternalTopic: ErrorCode.INVALID_TOPIC_EXCEPTION,
     StrayPartition: ErrorCode.INVALID_TOPIC_EXCEPTION,
     OutOfOrderSequence: ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
@@ -68,6 +87,10 @@ KAFKA_ERROR_CODES: Mapping[type[MillstreamError], ErrorCode] = {
     DiskFailed: ErrorCode.KAFKA_STORAGE_ERROR,
     Unwritable: ErrorCode.KAFKA_STORAGE_ERROR,
     TooManyOpenFiles: ErrorCode.KAFKA_STORAGE_ERROR,
+    TopicDenied: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    GroupDenied: ErrorCode.GROUP_AUTHORIZATION_FAILED,
+    ClusterDenied: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+    TransactionalIdDenied: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
 }
 # A string of an answer has at most 32 KiB; what is longer than this helps nobody.
 MESSAGE_LENGTH_MAX = 1_000

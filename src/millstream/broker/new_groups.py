@@ -1,4 +1,4 @@
-"""Groups of either kind, empty, with all that they need: limits, ids, and the topics as they are.
+"""Groups of every kind, empty, with all that they need: limits, ids, and the topics as they are.
 
 The one place that knows both the broker's topics and the groups' picture of them.
 """
@@ -11,6 +11,7 @@ from millstream.broker.groups.classic_group import ClassicGroup
 from millstream.broker.groups.consumer_group import ConsumerGroup
 from millstream.broker.groups.group_state import GroupLimits
 from millstream.broker.groups.topic_catalog import CataloguedTopic, TopicCatalog
+from millstream.broker.share.share_group import ShareGroup
 from millstream.broker.topics import Topic, Topics
 
 
@@ -38,6 +39,10 @@ class NewGroups:
             classic_limits=self._limits,
             new_member_id=_new_id,
         )
+
+    def share(self, group_id: str) -> ShareGroup:
+        limits = self._configs.share_limits_of(group_id)
+        return ShareGroup(group_id, catalog=self._catalog, limits=limits)
 
     def follow_topic(self, name: str) -> None:
         """The topic came, went or grew."""

@@ -9,10 +9,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from millstream.base.clock import Clock
+from millstream.broker.access_control import AccessControl
+from millstream.broker.admission import Admission
+from millstream.broker.client_quotas import ClientQuotas
 from millstream.broker.compactor import Compactor
+from millstream.broker.complaints import Complaints
 from millstream.broker.config import BrokerConfig
 from millstream.broker.durable_state import DurableState
 from millstream.broker.group_commit import GroupCommit
+from millstream.broker.logins import Logins
+from millstream.broker.metrics.counts import BrokerCounts
 from millstream.broker.producer_ids import ProducerIds
 from millstream.broker.request_memory import RequestMemory
 from millstream.broker.topics import Topics
@@ -22,6 +28,7 @@ from millstream.log.log_directory import LogDirectory
 if TYPE_CHECKING:
     from millstream.broker.connection import Connection
     from millstream.broker.group_coordinator import GroupCoordinator
+    from millstream.broker.share_partitions import SharePartitions
     from millstream.broker.transaction_coordinator import TransactionCoordinator
 
 
@@ -33,9 +40,15 @@ class Node:
     directory: LogDirectory
     commit: GroupCommit
     metadata: DurableState
+    access: AccessControl
+    complaints: Complaints
+    admission: Admission
+    logins: Logins
+    quotas: ClientQuotas
     topics: Topics
     compactor: Compactor
     groups: GroupCoordinator
+    share_partitions: SharePartitions
     producer_ids: ProducerIds
     transactions: TransactionCoordinator
     request_memory: RequestMemory
@@ -43,15 +56,15 @@ class Node:
     read_threads: ThreadPoolExecutor
     now_ms: Clock
     api_versions: Callable[..., Message]
+    metrics: BrokerCounts = field(default_factory=BrokerCounts)
     connections: set[Connection] = field(default_factory=set)
     # Requests that are finished whatever becomes of the connection they came by.
     work: set[asyncio.Task[Message]] = field(default_factory=set)
 
-    def admit(self, connection: Connection) -> bool:
-        if len(self.connections) >= self.config.connections_max:
-            return False
+    def admit(self, connection: Connection) -> None:
+        self.metrics.connections_accepted += 1
         self.connections.add(connection)
-        return True
 
     def dismiss(self, connection: Connection) -> None:
         self.connections.discard(connection)
+        self.share_partitions.disconnect(id(connection.peer))

@@ -26,6 +26,9 @@ class ServedPartition:
         "is_closed",
         "key",
         "log",
+        "received_bytes",
+        "received_records",
+        "sent_bytes",
         "watchers",
     )
 
@@ -37,10 +40,17 @@ class ServedPartition:
         self._waiting: deque[tuple[int, WhenSynced]] = deque()
         self._unannounced_bytes = 0
         self._seen_offset = log.high_watermark
+        # Since it was opened.
+        self.received_records = 0
+        self.received_bytes = 0
+        self.sent_bytes = 0
 
     def append(self, batch: memoryview, *, now_ms: int, in_transaction: bool = False) -> Appended:
         appended = self.log.append(batch, now_ms=now_ms, in_transaction=in_transaction)
         self._unannounced_bytes += appended.size_bytes
+        if not appended.is_duplicate:
+            self.received_records += appended.end_offset - appended.base_offset
+            self.received_bytes += appended.size_bytes
         return appended
 
     def append_marker(self, marker: Marker, *, who: Identity, now_ms: int) -> Appended:

@@ -1,39 +1,54 @@
 """The broker: opens the data directory, listens, keeps house, and stops without losing anything."""
 
 import asyncio
-import errno
 import logging
-import os
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import millstream.broker.apis  # noqa: F401 - fills the table of handlers
 from millstream.base.clock import Clock
 from millstream.base.disk import Disk
-from millstream.base.errors import MillstreamError, Rejected
+from millstream.base.errors import MillstreamError
+from millstream.broker.acceptor import Acceptor
+from millstream.broker.access_control import AccessControl
+from millstream.broker.admission import Admission
 from millstream.broker.apis.api_18_api_versions import offered_versions
+from millstream.broker.client_quotas import ClientQuotas
 from millstream.broker.compactor import Compactor
+from millstream.broker.complaints import Complaints
 from millstream.broker.config import BrokerConfig
 from millstream.broker.connection import Connection
+from millstream.broker.connection_login import LOGIN_MS_MAX
+from millstream.broker.dead_letters import DeadLetterOffice
 from millstream.broker.durable_state import DurableState
 from millstream.broker.group_commit import GroupCommit
 from millstream.broker.group_configs import GroupConfigs
 from millstream.broker.group_coordinator import GroupCoordinator
-from millstream.broker.groups.group_state import ConsumerGroupLimits, GroupLimits
+from millstream.broker.groups.group_state import GroupLimits
+from millstream.broker.logins import Logins
 from millstream.broker.node import Node
 from millstream.broker.producer_ids import ProducerIds
+from millstream.broker.protection import Protection
 from millstream.broker.request_memory import RequestMemory
+from millstream.broker.share_partitions import SharePartitions
+from millstream.broker.share_state_log import ShareStateLog
 from millstream.broker.topics import (
     INTERNAL_TOPIC_IDS,
     METADATA_TOPIC,
     OFFSETS_TOPIC,
+    SHARE_STATE_TOPIC,
     TRANSACTIONS_TOPIC,
     Topics,
 )
 from millstream.broker.transaction_coordinator import TransactionCoordinator
 from millstream.log.log_directory import LogDirectory, OwnershipLost
 from millstream.log.partition_log import LogReadOnly
+
+if TYPE_CHECKING:
+    from millstream.broker.metrics.endpoint import MetricsEndpoint
 
 logger = logging.getLogger(__name__)
 
@@ -51,21 +66,8 @@ PRODUCER_UNUSED_MS_MAX = 24 * 3600 * 1000
 TRANSACTIONAL_ID_UNUSED_MS_MAX = 7 * 24 * 3600 * 1000
 # How often timed-out transactions are looked for.
 TRANSACTION_CHECK_INTERVAL_MS = 1_000
-
-
-class AddressInUse(Rejected):
-    def __init__(self, *, host: str, port: int) -> None:
-        super().__init__(
-            f"{host}:{port} is in use by another process; stop that one, or listen elsewhere "
-            "(--listen)"
-        )
-        self.host, self.port = host, port
-
-
-class CannotListen(Rejected):
-    def __init__(self, *, host: str, port: int, reason: str) -> None:
-        super().__init__(f"cannot listen on {host}:{port}: {reason}")
-        self.host, self.port, self.reason = host, port, reason
+# How often the end of the certificate is looked at.
+CERTIFICATE_CHECK_INTERVAL_MS = 24 * 3600 * 1000
 
 
 def open_node(
@@ -78,23 +80,44 @@ def open_node(
         return DurableState(directory, (name, 0), commit, topic_id=topic_id, now_ms=now_ms())
 
     metadata = internal(METADATA_TOPIC)
-    topics = Topics(directory, metadata, config, now_ms=now_ms)
-    consumer_limits = ConsumerGroupLimits(
-        session_timeout_ms=config.group_consumer_session_timeout_ms,
-        heartbeat_interval_ms=config.group_consumer_heartbeat_interval_ms,
+    complaints = Complaints(now_ms=now_ms)
+    access = AccessControl(
+        metadata,
+        is_on=config.is_authorizing,
+        super_users=config.super_users,
+        is_allowed_without_rule=config.allow_without_acl,
+        now_ms=now_ms,
     )
+    topics = Topics(directory, metadata, config, now_ms=now_ms)
     groups = GroupCoordinator(
         internal(OFFSETS_TOPIC),
         topics=topics,
         limits=GroupLimits(initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms),
-        configs=GroupConfigs(metadata, defaults=consumer_limits, now_ms=now_ms),
+        configs=GroupConfigs(metadata, config, now_ms=now_ms),
         offsets_retention_ms=config.offsets_retention_ms,
         now_ms=now_ms,
     )
     topics.show_internal(OFFSETS_TOPIC, groups.partition)
-    topics.when_deleted = groups.forget_topic
     topics.when_changed = groups.follow_topic
     groups.follow_topic(OFFSETS_TOPIC)
+    read_threads = ThreadPoolExecutor(READ_THREADS, thread_name_prefix="read")
+    share_partitions = SharePartitions(
+        ShareStateLog(directory, commit, now_ms=now_ms()),
+        topics=topics,
+        configs=groups.configs,
+        dead_letters=DeadLetterOffice(
+            topics, commit, config, read_threads=read_threads, now_ms=now_ms
+        ),
+        now_ms=now_ms,
+    )
+    topics.show_internal(SHARE_STATE_TOPIC, share_partitions.partition)
+    groups.shares.join_records(share_partitions)
+
+    async def forget_topic(name: str) -> None:
+        await groups.forget_topic(name)
+        await share_partitions.forget_deleted_topics()
+
+    topics.when_deleted = forget_topic
     producer_ids = ProducerIds(metadata, now_ms=now_ms)
     transactions = TransactionCoordinator(
         internal(TRANSACTIONS_TOPIC),
@@ -115,13 +138,28 @@ def open_node(
         directory=directory,
         commit=commit,
         metadata=metadata,
+        access=access,
+        complaints=complaints,
+        admission=Admission(
+            connections_max=config.connections_max,
+            per_address_max=config.connections_per_address_max,
+        ),
+        logins=Logins(
+            metadata,
+            mechanisms=config.sasl_mechanisms,
+            session_ms=config.sasl_session_ms,
+            complaints=complaints,
+            now_ms=now_ms,
+        ),
+        quotas=ClientQuotas(metadata, now_ms=now_ms),
         topics=topics,
         compactor=compactor,
         groups=groups,
+        share_partitions=share_partitions,
         producer_ids=producer_ids,
         transactions=transactions,
         request_memory=RequestMemory(config.request_bytes_max),
-        read_threads=ThreadPoolExecutor(READ_THREADS, thread_name_prefix="read"),
+        read_threads=read_threads,
         now_ms=now_ms,
         api_versions=offered_versions,
     )
@@ -137,7 +175,10 @@ class BrokerServer:
         self._disk = disk
         self._config = config
         self._now_ms = now_ms
-        self._server: asyncio.Server | None = None
+        self._protection = Protection(config, now_ms=now_ms)
+        self._acceptor: Acceptor | None = None
+        self._metrics: MetricsEndpoint | None = None
+        self.metrics_url: str | None = None
         self._chores: list[asyncio.Task[None]] = []
         self.node: Node | None = None
         self.host = config.host
@@ -145,8 +186,11 @@ class BrokerServer:
         # Set when the broker must not go on: another process owns the directory.
         self.failed: asyncio.Event = asyncio.Event()
 
-    async def start(self) -> None:
+    async def start(self, *, must_listen: bool = True) -> None:
         """Open everything and listen. On an error nothing stays behind."""
+        if must_listen:
+            self._protection.check()
+            self._protection.read_certificates()
         directory = LogDirectory(self._data_dir, disk=self._disk)
         if directory.must_recover:
             logger.info("%s: the last stop was not clean; recovering", self._data_dir)
@@ -159,29 +203,52 @@ class BrokerServer:
             self.node = open_node(directory, commit, self._config, now_ms=self._now_ms)
             await self.node.topics.finish_deletions()
             await self.node.transactions.resume()
-            await self._listen()
+            await self.node.logins.keep_secret()
+            if must_listen:
+                await self._serve_metrics(self.node)
+                await self._listen(self.node)
         except BaseException:
+            await self._stop_metrics()
             commit.close()
             directory.close(now_ms=self._now_ms())
             raise
         self._start_chores(self.node)
 
-    async def _listen(self) -> None:
-        node = self.node
-        assert node is not None
-        loop = asyncio.get_running_loop()
+    async def _listen(self, node: Node) -> None:
+        self._acceptor = Acceptor(
+            partial(Connection, node),
+            admission=node.admission,
+            complaints=node.complaints,
+            tls=self._protection.context,
+        )
+        await self._acceptor.listen(self.host, self.port)
+        self.port = self._acceptor.port
+
+    def renew_certificates(self) -> None:
+        """Read them again; connections that are there go on with the old ones."""
         try:
-            self._server = await loop.create_server(
-                lambda: Connection(node), self.host, self.port, backlog=512
-            )
-        except OSError as error:
-            if error.errno == errno.EADDRINUSE:
-                raise AddressInUse(host=self.host, port=self.port) from error
-            # The resolver's errors have numbers of their own, which are negative.
-            is_system = error.errno is not None and error.errno > 0
-            reason = os.strerror(error.errno or 0) if is_system else "no such host"
-            raise CannotListen(host=self.host, port=self.port, reason=reason) from error
-        self.port = self._server.sockets[0].getsockname()[1]
+            self._protection.read_certificates()
+        except MillstreamError as error:
+            logger.error("the certificate stays as it was: %s", error)
+            return
+        if self._acceptor is not None:
+            self._acceptor.tls = self._protection.context
+            logger.info("the certificates were read again")
+
+    async def _serve_metrics(self, node: Node) -> None:
+        if self._config.metrics_listen is None:
+            return
+        # Here, as its import takes as long as the rest of the broker's.
+        from millstream.broker.metrics.endpoint import MetricsEndpoint, check_may_listen
+
+        host, port = self._config.metrics_listen
+        check_may_listen(host, port, open_metrics=self._config.open_metrics)
+        self._metrics = MetricsEndpoint(node, is_healthy=lambda: not self.failed.is_set())
+        self.metrics_url = await self._metrics.start(host, port)
+
+    async def _stop_metrics(self) -> None:
+        if self._metrics is not None:
+            await self._metrics.stop()
 
     # --- chores -------------------------------------------------------------------------------
 
@@ -209,8 +276,13 @@ class BrokerServer:
             node.metadata.rewrite_if_worth_it(now_ms=self._now_ms())
             node.groups.rewrite_if_worth_it()
             node.transactions.rewrite_if_worth_it()
+            node.share_partitions.rewrite_if_worth_it()
+            node.quotas.forget_idle()
             await node.groups.expire()
             await node.transactions.forget_unused(unused_ms=TRANSACTIONAL_ID_UNUSED_MS_MAX)
+
+        async def certificates() -> None:
+            self._protection.warn_of_expiry()
 
         async def transactions() -> None:
             await node.transactions.resume()
@@ -225,6 +297,7 @@ class BrokerServer:
             (connections, STALLED_MS_MAX // 6),
             (state, config.retention_check_interval_ms),
             (transactions, TRANSACTION_CHECK_INTERVAL_MS),
+            (certificates, CERTIFICATE_CHECK_INTERVAL_MS),
         ):
             self._chores.append(asyncio.ensure_future(self._repeat(chore, interval_ms / 1000)))
 
@@ -250,7 +323,10 @@ class BrokerServer:
             for partition in topic.partitions:
                 try:
                     if not topic.is_internal:
-                        partition.log.apply_retention(now_ms=now_ms)
+                        before_bytes = partition.log.size_bytes
+                        dropped = partition.log.apply_retention(now_ms=now_ms)
+                        node.metrics.retention_segments += dropped
+                        node.metrics.retention_bytes += before_bytes - partition.log.size_bytes
                 except LogReadOnly:  # reported when it became so
                     pass
                 except MillstreamError as error:
@@ -266,12 +342,15 @@ class BrokerServer:
             if connection.has_open_requests or connection.waits_for_us:
                 continue
             quiet_ms = now_ms - connection.active_ms
-            if connection.is_in_frame and quiet_ms > STALLED_MS_MAX:
+            if not connection.login.is_done and now_ms - connection.made_ms > LOGIN_MS_MAX:
+                reason = "without a login"
+            elif connection.is_in_frame and quiet_ms > STALLED_MS_MAX:
                 reason = "silent in the middle of a request"
             elif quiet_ms > IDLE_MS_MAX:
                 reason = "idle"
             else:
                 continue
+            node.metrics.connections_idle_closed += 1
             logger.warning(
                 "connection %s closed: %s for %d s", connection.peer, reason, quiet_ms // 1000
             )
@@ -284,8 +363,9 @@ class BrokerServer:
         node = self.node
         if node is None:
             return True
-        if self._server is not None:
-            self._server.close()
+        if self._acceptor is not None:
+            self._acceptor.close()
+        await self._stop_metrics()
         await node.compactor.stop()
         for chore in self._chores:
             chore.cancel()
@@ -294,9 +374,11 @@ class BrokerServer:
         await self._drain(node)
         for connection in tuple(node.connections):
             connection.close()
+        node.share_partitions.stop()
         node.commit.close()
         await asyncio.sleep(0)  # the last syncs report back
         node.read_threads.shutdown(wait=True, cancel_futures=True)
+        node.logins.close()
         if self.failed.is_set():  # the directory is another's: leave it as it is
             node.directory.abandon()
             return False
@@ -306,5 +388,9 @@ class BrokerServer:
         """Wait until nothing is unsynced and no change is half done, so that all have answers."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + DRAIN_SECONDS_MAX
-        while (node.commit.has_waiting or node.work) and loop.time() < deadline:  # noqa: ASYNC110 - two threads
+        while _is_busy(node) and loop.time() < deadline:  # noqa: ASYNC110 - two threads
             await asyncio.sleep(0.005)
+
+
+def _is_busy(node: Node) -> bool:
+    return node.commit.has_waiting or bool(node.work) or node.share_partitions.is_burying

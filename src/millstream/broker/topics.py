@@ -35,7 +35,8 @@ logger = logging.getLogger(__name__)
 METADATA_TOPIC = "__millstream_metadata"
 OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transaction_state"
-INTERNAL_TOPICS = frozenset({METADATA_TOPIC, OFFSETS_TOPIC, TRANSACTIONS_TOPIC})
+SHARE_STATE_TOPIC = "__share_group_state"
+INTERNAL_TOPICS = frozenset({METADATA_TOPIC, OFFSETS_TOPIC, TRANSACTIONS_TOPIC, SHARE_STATE_TOPIC})
 # Internal topics have fixed ids, so that they need no record of their own.
 INTERNAL_TOPIC_IDS: Mapping[str, bytes] = {
     name: uuid.uuid5(uuid.UUID(int=0), name).bytes for name in INTERNAL_TOPICS

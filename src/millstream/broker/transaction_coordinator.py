@@ -55,6 +55,15 @@ class _Slot:
     adding: int = 0
 
 
+@dataclass(slots=True)
+class TransactionCounts:
+    """How transactions ended since the start, for telemetry."""
+
+    committed: int = 0
+    aborted: int = 0
+    timed_out: int = 0
+
+
 class TransactionCoordinator:
     """Every transactional id. Owned by the loop."""
 
@@ -80,6 +89,7 @@ class TransactionCoordinator:
         self._timeout_ms_max = timeout_ms_max
         self._now_ms = now_ms
         self._slots: dict[str, _Slot] = {}
+        self.counts = TransactionCounts()
         for key, value in state:
             transaction = read_transaction(key, value)
             self._slots[transaction.transactional_id] = _Slot(transaction)
@@ -228,8 +238,15 @@ class TransactionCoordinator:
             slot.marked.clear()
             slot.transaction = transaction.complete(now_ms=self._now_ms())
             slot.is_ending = False
+            self._count(slot.transaction)
             self._note_completed(slot.transaction)
         return slot.transaction or transaction
+
+    def _count(self, ended: Transaction) -> None:
+        if ended.state.is_commit:
+            self.counts.committed += 1
+        else:
+            self.counts.aborted += 1
 
     def _note_completed(self, transaction: Transaction) -> None:
         """Nobody need wait for this record: without it a restart writes the markers again."""
@@ -307,6 +324,7 @@ class TransactionCoordinator:
             transaction.transactional_id,
             transaction.timeout_ms,
         )
+        self.counts.timed_out += 1
         await self._end_with(slot, transaction.fence(now_ms=self._now_ms()))
 
     async def forget_unused(self, *, unused_ms: int) -> None:

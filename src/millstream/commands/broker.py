@@ -21,8 +21,8 @@ def broker(**options: str | None) -> None:
     Every option can also be set in the environment or in millstream.toml: docs/settings.md.
     """
     settings = load(BrokerSettings, options=options)
-    from millstream.app import run_broker
     from millstream.broker.server import BrokerServer
+    from millstream.running import run_broker
 
     def when_ready(server: BrokerServer) -> None:
         print(
@@ -31,6 +31,8 @@ def broker(**options: str | None) -> None:
             f"durability {settings.durability}",
             flush=True,
         )
+        if server.metrics_url is not None:
+            print(f"metrics on {server.metrics_url}", flush=True)
 
     exit_code = run_broker(settings, when_ready=when_ready)
     say("millstream broker stopped" if exit_code == 0 else "millstream broker stopped uncleanly")

@@ -4,15 +4,25 @@ Every call ends within a limit, and fails in our own words (connecting.py).
 """
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from millstream.base.errors import MillstreamError
 from millstream.base.offsets import OffsetRange
+from millstream.commands.access_rules import (
+    AccessRule,
+    Resource,
+    exactly,
+    filter_for,
+    from_binding,
+    to_binding,
+)
 from millstream.commands.connecting import (
     ANSWER_SECONDS_MAX,
     CONNECT_SECONDS_MAX,
+    BrokerUnreachable,
+    HungUp,
     NoAnswerInTime,
     Partition,
     PartitionNotFound,
@@ -22,13 +32,19 @@ from millstream.commands.connecting import (
     client_config,
     error_from,
     reach,
+    trouble_from,
 )
 from millstream.commands.lag import Member, Retention
 from millstream.commands.positions import AtTime, Position, resolve
 from millstream.settings import Address, ClientSettings, load
 
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError
+
 T = TypeVar("T")
 
+# Of a user's password, as Kafka's own tool; more would make each login slower.
+SCRAM_ITERATIONS = 4_096
 RETRY_PAUSE_SECONDS = 0.1
 
 # Answers that a coordinator gives while it starts: the same question succeeds soon after.
@@ -62,6 +78,10 @@ class Group:
     def exists(self) -> bool:
         return self.state != "dead"
 
+    @property
+    def is_share(self) -> bool:
+        return self.protocol == "share"
+
 
 def open_cluster(brokers: str | None) -> "Cluster":
     addresses = load(ClientSettings, options={"brokers": brokers}).brokers
@@ -74,7 +94,9 @@ class Cluster:
 
     def __init__(self, brokers: tuple[Address, ...]) -> None:
         self.brokers = brokers
-        self._admin = admin_api().AdminClient(client_config(brokers))
+        self._troubles: list[KafkaError] = []
+        on_error = {"error_cb": self._troubles.append}
+        self._admin = admin_api().AdminClient(client_config(brokers) | on_error)
 
     # Topics
 
@@ -305,8 +327,6 @@ class Cluster:
 
     def group_names(self) -> list[str]:
         listing = self._ask_one(self._admin.list_consumer_groups, doing="list groups")
-        if listing.errors:
-            raise self._error(listing.errors[0], doing="list groups")
         return sorted(group.group_id for group in listing.valid)
 
     def groups(self, names: Iterable[str]) -> dict[str, Group]:
@@ -352,6 +372,67 @@ class Cluster:
             lambda: self._admin.delete_consumer_groups([group]), doing=f"delete group {group}"
         )
 
+    # Users
+
+    def users(self) -> dict[str, list[str]]:
+        """The mechanisms by which each can log in."""
+        api = admin_api()
+        found = self._ask_one(self._admin.describe_user_scram_credentials, doing="list users")
+        names = {
+            api.ScramMechanism.SCRAM_SHA_256: "SCRAM-SHA-256",
+            api.ScramMechanism.SCRAM_SHA_512: "SCRAM-SHA-512",
+        }
+        return {
+            user: [names[info.mechanism] for info in found[user].scram_credential_infos]
+            for user in sorted(found)
+        }
+
+    def set_password(self, user: str, password: str) -> None:
+        """For both mechanisms, one after the other: Kafka takes one change of a user at a time."""
+        api = admin_api()
+        for mechanism in (api.ScramMechanism.SCRAM_SHA_256, api.ScramMechanism.SCRAM_SHA_512):
+            info = api.ScramCredentialInfo(mechanism, SCRAM_ITERATIONS)
+            change = api.UserScramCredentialUpsertion(user, info, password.encode())
+            self._change_user(user, change, doing=f"add user {user}")
+
+    def remove_user(self, user: str, mechanisms: Iterable[str]) -> None:
+        api = admin_api()
+        for name in mechanisms:
+            mechanism = api.ScramMechanism[name.replace("-", "_")]
+            change = api.UserScramCredentialDeletion(user, mechanism)
+            self._change_user(user, change, doing=f"remove user {user}")
+
+    def _change_user(self, user: str, change: Any, *, doing: str) -> None:
+        self._ask(lambda: self._admin.alter_user_scram_credentials([change]), doing=doing)
+
+    # Access rules
+
+    def rules(self, resources: Sequence[Resource], principals: Sequence[str]) -> list[AccessRule]:
+        """Those that decide about one of the resources, and are of one of the principals."""
+        of_resources: Sequence[Resource | None] = resources or [None]
+        of_principals: Sequence[str | None] = principals or [None]
+        found = {
+            from_binding(binding)
+            for resource in of_resources
+            for principal in of_principals
+            for binding in self._describe_rules(filter_for(resource, principal))
+        }
+        return sorted(found)
+
+    def _describe_rules(self, wanted: Any) -> list[Any]:
+        found: list[Any] = self._ask_one(
+            lambda: self._admin.describe_acls(wanted), doing="list access rules"
+        )
+        return found
+
+    def add_rules(self, rules: Iterable[AccessRule]) -> None:
+        bindings = [to_binding(rule) for rule in rules]
+        self._ask(lambda: self._admin.create_acls(bindings), doing="add access rules")
+
+    def remove_rules(self, rules: Iterable[AccessRule]) -> None:
+        filters = [exactly(rule) for rule in rules]
+        self._ask(lambda: self._admin.delete_acls(filters), doing="remove access rules")
+
     # One way to ask, one way to fail
 
     def _ask(
@@ -363,7 +444,7 @@ class Cluster:
             try:
                 return {key: self._answer(future, absent) for key, future in dict(call()).items()}
             except TimeoutError:
-                raise NoAnswerInTime(doing=doing) from None
+                raise (self._trouble() or NoAnswerInTime(doing=doing)) from None
             except _kafka_exception() as error:
                 if error.args[0].name() not in STARTING_UP or time.monotonic() > deadline:
                     raise self._error(error, doing=doing) from None
@@ -382,7 +463,10 @@ class Cluster:
 
     def _answer(self, future: Any, absent: tuple[str, ...]) -> Any:
         try:
-            return future.result(timeout=ANSWER_SECONDS_MAX)
+            answer = future.result(timeout=ANSWER_SECONDS_MAX)
+            for error in getattr(answer, "errors", ()):  # of a listing: what one broker said
+                raise _kafka_exception()(error)
+            return answer
         except _kafka_exception() as error:
             if error.args[0].name() in absent:
                 return None
@@ -395,7 +479,27 @@ class Cluster:
             raise self._error(error, doing=doing) from None
 
     def _error(self, error: Exception, *, doing: str) -> MillstreamError:
-        return error_from(error.args[0], doing=doing, brokers=bootstrap(self.brokers))
+        brokers = bootstrap(self.brokers)
+        translated = error_from(error.args[0], doing=doing, brokers=brokers)
+        if isinstance(translated, NoAnswerInTime):
+            return self._trouble() or translated
+        if isinstance(translated, BrokerUnreachable):
+            return self._trouble() or self._hung_up() or translated
+        return translated
+
+    def _hung_up(self) -> MillstreamError | None:
+        """Somebody listens there, and no request gets through."""
+        try:
+            reach(self.brokers, seconds_max=1.0)
+        except BrokerUnreachable:
+            return None
+        return HungUp(brokers=bootstrap(self.brokers))
+
+    def _trouble(self) -> MillstreamError | None:
+        """What librdkafka has met on its way to the broker, if it was more than silence."""
+        self._admin.poll(0)
+        user = load(ClientSettings).user
+        return trouble_from(self._troubles, brokers=bootstrap(self.brokers), user=user)
 
 
 def retention_from(config: Mapping[str, ConfigValue]) -> Retention:

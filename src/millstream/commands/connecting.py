@@ -11,7 +11,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from millstream.base.errors import MillstreamError, Rejected, Retryable
-from millstream.settings import Address
+from millstream.client_protection import protection_config
+from millstream.settings import Address, ClientSettings, load
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError
@@ -99,6 +100,52 @@ class RefusedByBroker(Rejected):
         self.doing, self.code, self.reason = doing, code, reason
 
 
+class LoginRefused(Rejected):
+    def __init__(self, *, brokers: str, user: str, reason: str) -> None:
+        who = f"the login of {user}" if user else "a client without a login"
+        super().__init__(
+            f"The broker at {brokers} refuses {who}: {reason}. Say who you are with "
+            "MILLSTREAM_USER and MILLSTREAM_PASSWORD_FILE"
+        )
+        self.brokers, self.user, self.reason = brokers, user, reason
+
+
+class TlsRefused(Rejected):
+    def __init__(self, *, brokers: str, reason: str) -> None:
+        super().__init__(
+            f"No TLS with the broker at {brokers}: {reason}. Name the authority of its certificate "
+            "with MILLSTREAM_TLS_CA"
+        )
+        self.brokers, self.reason = brokers, reason
+
+
+class HungUp(Rejected):
+    def __init__(self, *, brokers: str) -> None:
+        super().__init__(
+            f"The broker at {brokers} hangs up at once: it may want TLS (MILLSTREAM_TLS_CA), a "
+            "login (MILLSTREAM_USER, MILLSTREAM_PASSWORD_FILE), or neither of them"
+        )
+        self.brokers = brokers
+
+
+def trouble_from(
+    errors: Iterable["KafkaError"], *, brokers: str, user: str
+) -> MillstreamError | None:
+    """Why nothing can be asked, if librdkafka has said so on the way: the nearest cause first."""
+    said = {error.name(): error.str() for error in errors}
+    if reason := said.get("_AUTHENTICATION"):
+        return LoginRefused(brokers=brokers, user=user, reason=_without_address(reason))
+    if reason := said.get("_SSL"):
+        return TlsRefused(brokers=brokers, reason=_without_address(reason))
+    return None
+
+
+def _without_address(reason: str) -> str:
+    """librdkafka's words without `sasl_ssl://host:9092/bootstrap: ` and what it adds behind."""
+    told = reason.split(": ", 1)[-1] if "://" in reason.split(": ", 1)[0] else reason
+    return told.split(" (after ", 1)[0].rstrip(". ")
+
+
 def error_from(error: "KafkaError", *, doing: str, brokers: str) -> MillstreamError:
     code = error.name()
     if code in UNREACHABLE:
@@ -179,4 +226,5 @@ def client_config(brokers: tuple[Address, ...], watch: Watch | None = None) -> d
         "logger": silent,
         "error_cb": watch.on_error if watch else lambda _error: None,
         "socket.timeout.ms": int(ANSWER_SECONDS_MAX * 1000),
+        **protection_config(load(ClientSettings)),
     }

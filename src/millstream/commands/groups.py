@@ -1,11 +1,12 @@
-"""`millstream groups`: list, describe, reset, delete.
+"""`millstream groups`: list, describe, reset, delete, of every kind of group.
 
-`describe` says how far a group is behind, and how far it is from losing data (lag.py).
+`describe` says how far a group is behind, and how far it is from losing data (lag.py). Share groups
+are asked for in words of their own (share_groups.py).
 """
 
 import time
-from collections.abc import Iterable, Mapping
-from typing import Annotated, Any
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -19,6 +20,7 @@ from millstream.commands.lag import (
     LagTotal,
     Member,
     PartitionLag,
+    Place,
     add_lags,
     lag_of,
     total,
@@ -35,7 +37,10 @@ from millstream.commands.positions import (
     parse_position,
 )
 
-app = typer.Typer(no_args_is_help=True, help="Consumer groups: their lag, their risk, their place.")
+if TYPE_CHECKING:
+    from millstream.commands.share_groups import ShareGroups
+
+app = typer.Typer(no_args_is_help=True, help="Groups of consumers: their lag, risk and place.")
 
 GroupName = Annotated[str, typer.Argument(metavar="GROUP", help="The group's name.")]
 GroupNames = Annotated[list[str], typer.Argument(metavar="GROUP", help="One or more groups.")]
@@ -60,25 +65,54 @@ class NothingCommitted(Rejected):
         self.group = group
 
 
+# --- groups of every kind --------------------------------------------------------------------
+
+
+def share_groups(cluster: Cluster) -> "ShareGroups":
+    from millstream.commands.share_groups import ShareGroups
+
+    return ShareGroups(cluster.brokers)
+
+
+def all_groups(cluster: Cluster) -> dict[str, Group]:
+    shares = share_groups(cluster)
+    found = cluster.groups(cluster.group_names())
+    shared = {name: shares.find(name) for name in shares.names()}
+    found |= {name: group for name, group in shared.items() if group is not None}
+    return dict(sorted(found.items()))
+
+
+def find_group(cluster: Cluster, name: str) -> Group:
+    group = cluster.groups([name])[name]
+    return group if group.exists else share_groups(cluster).find(name) or group
+
+
+def places_of(cluster: Cluster, group: Group) -> dict[Partition, Place]:
+    """Where it goes on in each partition: committed, or in a share group the first not done."""
+    if group.is_share:
+        return share_groups(cluster).places(group.id)
+    return {part: Place(offset) for part, offset in cluster.committed(group.id).items()}
+
+
 # --- list ------------------------------------------------------------------------------------
 
 
 @app.command("list", cls=PlainCommand)
 def list_groups(brokers: Brokers = None, json: Json = False) -> None:
-    """List consumer groups with their members and lag.
+    """List groups with their protocol, members and lag.
 
     The lag of a partition that a group never committed is not known, and is not added.
     """
     cluster = open_cluster(brokers)
-    groups = cluster.groups(cluster.group_names())
-    committed = {name: cluster.committed(name) for name in groups}
-    topics = {name: _topics_of(group, committed[name]) for name, group in groups.items()}
+    groups = all_groups(cluster)
+    places = {name: places_of(cluster, group) for name, group in groups.items()}
+    topics = {name: _topics_of(group, places[name]) for name, group in groups.items()}
     existing = set(cluster.topic_names())
     wanted = cluster.partitions_of(sorted(set().union(*topics.values()) & existing))
     offsets = cluster.available(wanted)
     lags = {
         name: add_lags(
-            lag_of(committed[name].get(part), within)
+            lag_of(places[name].get(part), within)
             for part, within in offsets.items()
             if part.topic in topics[name]
         )
@@ -162,36 +196,36 @@ def describe(groups: GroupNames, brokers: Brokers = None, json: Json = False) ->
 
 
 def require_groups(cluster: Cluster, names: Iterable[str]) -> list[Group]:
-    found = cluster.groups(names)
-    for group in found.values():
+    found = [find_group(cluster, name) for name in dict.fromkeys(names)]
+    for group in found:
         if not group.exists:
-            raise GroupNotFound(group=group.id, known=cluster.group_names())
-    return list(found.values())
+            raise GroupNotFound(group=group.id, known=all_groups(cluster))
+    return found
 
 
 def partition_lags(cluster: Cluster, group: Group) -> list[PartitionLag]:
     """One for each partition of the topics that the group committed or is assigned, in order."""
-    committed = cluster.committed(group.id)
+    places = places_of(cluster, group)
     owners = {part: member for member, parts in group.members.items() for part in parts}
-    topics = _topics_of(group, committed)
+    topics = _topics_of(group, places)
     wanted = cluster.partitions_of(sorted(topics & set(cluster.topic_names())))
     offsets = cluster.available(wanted)
     retentions = cluster.retentions(sorted({part.topic for part in wanted}))
     behind = {
-        part: max(at, offsets[part].start)
-        for part, at in committed.items()
-        if part in offsets and at < offsets[part].end and retentions[part.topic].by_time
+        part: max(place.offset, offsets[part].start)
+        for part, place in places.items()
+        if part in offsets and place.offset < offsets[part].end and retentions[part.topic].by_time
     }
     times_ms = cluster.times_of_records(behind)
     return [
         PartitionLag(
             topic=part.topic,
             partition=part.number,
-            committed=committed.get(part),
+            place=places.get(part),
             available=offsets[part],
             retention=retentions[part.topic],
             next_record_ms=times_ms.get(part),
-            member=owners.get(part),
+            member=None if group.is_share else owners.get(part),  # there it has several
         )
         for part in wanted
     ]
@@ -206,10 +240,16 @@ def totals(
         for topic in topics
     ]
     by_member = {
-        member: total(member.id, (part for part in lags if part.member == member), now_ms=now_ms)
+        member: total(member.id, _read_by(group.members[member], lags), now_ms=now_ms)
         for member in group.members
     }
     return by_topic, by_member
+
+
+def _read_by(
+    partitions: tuple[Partition, ...], lags: Iterable[PartitionLag]
+) -> Iterator[PartitionLag]:
+    return (one for one in lags if Partition(one.topic, one.partition) in partitions)
 
 
 def _to_json(group: Group, lags: list[PartitionLag], now_ms: int) -> dict[str, Any]:
@@ -262,10 +302,12 @@ def _print_group(group: Group, lags: list[PartitionLag], now_ms: int) -> None:
     by_topic, by_member = totals(group, lags, now_ms)
     lag = add_lags(part.lag for part in lags)
     members = counted(len(group.members), "member")
-    typer.secho(f"Group {group.id}: {group.state}, {members}, lag {lag}", bold=True)
+    title = f"Group {group.id}: {group.state}, {group.protocol} protocol, {members}, lag {lag}"
+    typer.secho(title, bold=True)
     typer.echo("")
-    header = ["TOPIC", "PARTITION", "COMMITTED", "END", "LAG", "HEADROOM", "RISK", "CONSUMER"]
-    print_table(header, [_partition_row(part, now_ms) for part in lags])
+    place = "START" if group.is_share else "COMMITTED"
+    header = ["TOPIC", "PARTITION", place, "END", "LAG", "HEADROOM", "RISK", "CONSUMER"]
+    print_table(header, [_partition_row(part, group, now_ms) for part in lags])
     if len(lags) > 1:
         typer.echo("")
         print_table(
@@ -283,7 +325,7 @@ def _print_group(group: Group, lags: list[PartitionLag], now_ms: int) -> None:
         )
 
 
-def _partition_row(part: PartitionLag, now_ms: int) -> list[object]:
+def _partition_row(part: PartitionLag, group: Group, now_ms: int) -> list[object]:
     return [
         part.topic,
         part.partition,
@@ -292,8 +334,17 @@ def _partition_row(part: PartitionLag, now_ms: int) -> list[object]:
         part.lag,
         part.headroom,
         part.risk(now_ms=now_ms),
-        part.member.id if part.member else "-",
+        _consumer_cell(part, group),
     ]
+
+
+def _consumer_cell(part: PartitionLag, group: Group) -> str:
+    """Who reads it; in a share group that may be many."""
+    if part.member is not None:
+        return part.member.id
+    place = Partition(part.topic, part.partition)
+    readers = sum(place in parts for parts in group.members.values())
+    return counted(readers, "consumer") if readers else "-"
 
 
 def first_loss(one: LagTotal) -> str:
@@ -342,8 +393,9 @@ def reset(
         now_ms=time.time_ns() // 1_000_000,
     )
     cluster = open_cluster(brokers)
-    _require_idle(cluster.groups([group])[group], doing="reset")
-    committed = cluster.committed(group)
+    found = find_group(cluster, group)
+    _require_idle(found, doing="reset")
+    committed = {part: place.offset for part, place in places_of(cluster, found).items()}
     offsets = cluster.available(_reset_partitions(cluster, group, topic, committed))
     targets = cluster.resolve(place, offsets, committed)
     if not json:
@@ -352,7 +404,7 @@ def reset(
     changed = {part: new for part, new in targets.items() if committed.get(part) != new}
     if changed and not dry_run:
         confirm(f"Reset {counted(len(changed), 'partition')} of group {group}?", yes=yes)
-        cluster.commit(group, changed)
+        _move(cluster, found, changed)
     if json:
         plan = [_plan_row(part, committed, targets, offsets) for part in targets]
         print_json({"group": group, "executed": not dry_run, "partitions": plan})
@@ -362,6 +414,13 @@ def reset(
         say(f"Group {group} is there already: nothing was changed.")
     else:
         typer.echo(f"Reset {counted(len(changed), 'partition')} of group {group}")
+
+
+def _move(cluster: Cluster, group: Group, offsets: Mapping[Partition, int]) -> None:
+    if group.is_share:
+        share_groups(cluster).move(group.id, offsets)
+    else:
+        cluster.commit(group.id, offsets)
 
 
 def _require_idle(group: Group, *, doing: str) -> None:

@@ -12,6 +12,7 @@ has not read.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from millstream.base.offsets import OffsetRange
 from millstream.base.quantity import format_duration_roughly, format_size
@@ -52,13 +53,20 @@ class Member:
     host: str
 
 
+class Place(NamedTuple):
+    """Where a group goes on. A share group tells its lag: some after this place may be done."""
+
+    offset: int
+    lag: int | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionLag:
-    """Where a group is in one partition. `committed` is None before its first commit."""
+    """Where a group is in one partition. `place` is None before its first commit."""
 
     topic: str
     partition: int
-    committed: int | None
+    place: Place | None
     available: OffsetRange
     retention: Retention
     next_record_ms: int | None
@@ -66,8 +74,12 @@ class PartitionLag:
     member: Member | None
 
     @property
+    def committed(self) -> int | None:
+        return None if self.place is None else self.place.offset
+
+    @property
     def lag(self) -> int | None:
-        return lag_of(self.committed, self.available)
+        return lag_of(self.place, self.available)
 
     @property
     def lost(self) -> int:
@@ -125,11 +137,13 @@ class LagSum:
         return f"{self.known:,} + {self.never_committed:,} {noun} never committed"
 
 
-def lag_of(committed: int | None, available: OffsetRange) -> int | None:
+def lag_of(place: Place | None, available: OffsetRange) -> int | None:
     """Records that a group can still read: what is lost is not counted."""
-    if committed is None:
+    if place is None:
         return None
-    return max(0, available.end - max(committed, available.start))
+    if place.lag is not None:
+        return max(0, place.lag)
+    return max(0, available.end - max(place.offset, available.start))
 
 
 def add_lags(lags: Iterable[int | None]) -> LagSum:

@@ -43,22 +43,27 @@ class CompactionJob:
 
 def find_work(log: PartitionLog, *, cleaned_offset: int, now_ms: int) -> Cleanable | None:
     """What of a log is to be cleaned now; None if there is nothing, or not enough."""
+    cleanable = find_dirty(log, cleaned_offset=cleaned_offset, now_ms=now_ms)
+    if cleanable is None:
+        return None
+    oldest_dirty_ms = _oldest_dirty_ms(log, cleanable.first_dirty_offset)
+    is_due = is_worth_it(cleanable, log.config, oldest_dirty_ms=oldest_dirty_ms, now_ms=now_ms)
+    return cleanable if is_due else None
+
+
+def find_dirty(log: PartitionLog, *, cleaned_offset: int, now_ms: int) -> Cleanable | None:
+    """What of a log may be cleaned now, worth it or not; None if there is nothing."""
     if not log.config.is_compacted or log.failure is not None:
         return None
     if not log.start_offset <= cleaned_offset <= log.end_offset:
         cleaned_offset = log.start_offset  # the checkpoint is another log's, or was lost
-    cleanable = find_cleanable(
+    return find_cleanable(
         map(segment_facts, log.closed_segments),
         log.config,
         cleaned_offset=cleaned_offset,
         stable_offset=log.last_stable_offset,
         now_ms=now_ms,
     )
-    if cleanable is None:
-        return None
-    oldest_dirty_ms = _oldest_dirty_ms(log, cleanable.first_dirty_offset)
-    is_due = is_worth_it(cleanable, log.config, oldest_dirty_ms=oldest_dirty_ms, now_ms=now_ms)
-    return cleanable if is_due else None
 
 
 def make_job(

@@ -5,7 +5,14 @@ from typing import Any
 import pytest
 
 from millstream.base.errors import Corrupt
-from millstream.broker.config_resources import GROUP, SOURCE_GROUP, SOURCE_STATIC_BROKER
+from millstream.broker.config_resources import (
+    GROUP,
+    SOURCE_DEFAULT,
+    SOURCE_GROUP,
+    SOURCE_STATIC_BROKER,
+)
+from millstream.broker.share.share_partition import ShareTerms
+from millstream.broker.share.share_reset import ResetTo, ShareReset
 from millstream.broker.wire import ErrorCode
 from millstream.broker.wire.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -19,6 +26,8 @@ from millstream.broker.wire.messages.incremental_alter_configs import (
 from millstream.broker.wire.messages.list_config_resources import ListConfigResourcesRequest
 from tests.support.served_node import Serve, ServedNode
 from tests.unit.broker.group_steps import GROUP as READERS
+from tests.unit.broker.share_group_steps import beat_request as share_beat_request
+from tests.unit.broker.share_group_steps import join_share
 from tests.unit.broker.test_api_consumer_groups import beat_request, group_of, join
 
 SESSION, HEARTBEAT = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
@@ -46,16 +55,14 @@ def shown(served: ServedNode) -> dict[str, tuple[str, int]]:
 
 
 def test_a_group_follows_the_broker_until_it_is_told_otherwise(serve: Serve) -> None:
-    served = serve()
-    defaults = {
-        SESSION: ("45000", SOURCE_STATIC_BROKER),
-        HEARTBEAT: ("5000", SOURCE_STATIC_BROKER),
-    }
-    assert shown(served) == defaults
+    served = serve(group_consumer_heartbeat_interval_ms=3_000)
+    defaults = shown(served)
+    assert defaults[SESSION] == ("45000", SOURCE_DEFAULT)
+    assert defaults[HEARTBEAT] == ("3000", SOURCE_STATIC_BROKER)
     assert alter(served, SESSION, "9000") == ErrorCode.NONE
     assert shown(served) == defaults | {SESSION: ("9000", SOURCE_GROUP)}
     served.crash()
-    again = serve()
+    again = serve(group_consumer_heartbeat_interval_ms=3_000)
     assert shown(again)[SESSION] == ("9000", SOURCE_GROUP)
     assert alter(again, SESSION, None) == ErrorCode.NONE
     assert shown(again) == defaults
@@ -69,6 +76,41 @@ def test_members_obey_from_their_next_heartbeat_on(served: ServedNode) -> None:
     assert served.ask(beat_request("ada", 1)).heartbeat_interval_ms == 700
     served.advance(2.1)
     assert len(group_of(served).book) == 0
+
+
+def test_members_of_a_share_group_obey_too(served: ServedNode) -> None:
+    served.create()
+    join_share(served, group=READERS)
+    alter(served, "share.heartbeat.interval.ms", "700")
+    alter(served, "share.session.timeout.ms", "2000")
+    answer = served.ask(share_beat_request("ada", 1, group=READERS))
+    assert answer.heartbeat_interval_ms == 700
+    served.advance(2.1)
+    assert served.node.groups.shares.named(READERS).is_vacant
+
+
+def test_a_share_group_shares_as_its_configs_say(serve: Serve) -> None:
+    served = serve(group_share_record_lock_ms=7_000)
+    configs = served.node.groups.configs
+    assert configs.share_terms_of(READERS) == ShareTerms(lock_ms=7_000)
+    assert configs.share_reset_of(READERS) == ShareReset(to=ResetTo.LATEST)
+    assert (configs.share_reads_committed(READERS), configs.share_may_renew(READERS)) == (0, 1)
+    assert configs.dead_letter_topic_of(READERS) is None
+    for name, value in (
+        ("share.record.lock.duration.ms", "1000"),
+        ("share.delivery.count.limit", "2"),
+        ("share.partition.max.record.locks", "100"),
+        ("share.auto.offset.reset", "by_duration:PT90S"),
+        ("share.isolation.level", "read_committed"),
+        ("share.renew.acknowledge.enable", "false"),
+        ("errors.deadletterqueue.topic.name", "dead"),
+    ):
+        assert alter(served, name, value) == ErrorCode.NONE
+    terms = ShareTerms(lock_ms=1_000, delivery_count_max=2, records_in_flight_max=100)
+    assert configs.share_terms_of(READERS) == terms
+    assert configs.share_reset_of(READERS) == ShareReset(to=ResetTo.TIME, age_ms=90_000)
+    assert (configs.share_reads_committed(READERS), configs.share_may_renew(READERS)) == (1, 0)
+    assert configs.dead_letter_topic_of(READERS) == "dead"
 
 
 def test_a_group_that_is_made_later_has_its_configs(served: ServedNode) -> None:
@@ -86,6 +128,18 @@ def test_a_group_that_is_made_later_has_its_configs(served: ServedNode) -> None:
         (HEARTBEAT, "60001"),
         (HEARTBEAT, "45000"),  # not below the session timeout
         ("retention.ms", "1"),
+        ("share.heartbeat.interval.ms", "45000"),
+        ("share.record.lock.duration.ms", "999"),
+        ("share.delivery.count.limit", "26"),
+        ("share.delivery.count.limit", "1"),
+        ("share.partition.max.record.locks", "99"),
+        ("share.auto.offset.reset", "none"),
+        ("share.auto.offset.reset", "by_duration:-P1D"),
+        ("share.auto.offset.reset", "by_duration:P"),
+        ("share.isolation.level", "serializable"),
+        ("share.renew.acknowledge.enable", "yes"),
+        ("errors.deadletterqueue.topic.name", "a b"),
+        ("errors.deadletterqueue.topic.name", "__consumer_offsets"),
     ],
 )
 def test_what_makes_no_sense_is_refused(served: ServedNode, name: str, value: str) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from millstream.base.disk import Disk
 from millstream.broker.topics import TRANSACTIONS_TOPIC
+from millstream.broker.transaction_coordinator import TransactionCounts
 from millstream.broker.transactions.transaction import Identity
 from millstream.broker.wire import ErrorCode
 from millstream.broker.wire.messages.delete_groups import DeleteGroupsRequest
@@ -297,6 +298,7 @@ def test_a_transaction_that_is_open_too_long_is_aborted(served: ServedNode, flow
     served.advance(0.1)
     served.run(served.node.transactions.abort_timed_out())
     assert latest(served, READ_COMMITTED) == 2
+    assert served.node.transactions.counts == TransactionCounts(aborted=1, timed_out=1)
     assert producer.write("orders", b"late") == ErrorCode.INVALID_PRODUCER_EPOCH
     assert producer.commit() in (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_TXN_STATE)
     assert read_committed(served, "orders") == []

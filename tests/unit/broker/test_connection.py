@@ -57,8 +57,12 @@ class Client:
 
     def send(self, request: Message, version: int, correlation_id: int = 1) -> None:
         chunks = encode_request(request, version, correlation_id=correlation_id, client_id="ada")
-        data = b"".join(chunks)
+        self.send_bytes(b"".join(chunks))
 
+    def send_frame(self, content: bytes) -> None:
+        self.send_bytes(len(content).to_bytes(4, "big") + content)
+
+    def send_bytes(self, data: bytes) -> None:
         async def deliver() -> None:
             rest = data
             while rest and not self.transport.is_closed:
@@ -192,15 +196,3 @@ def test_past_the_limit_of_unanswered_requests_the_socket_is_not_read(serve: Ser
     assert not client.transport.is_paused
     assert len(client.answers()) == 3
     client.go()
-
-
-def test_one_connection_too_many_is_closed_at_once(serve: Serve) -> None:
-    served = serve(connections_max=1)
-    first, second = Client(served), Client(served)
-    assert second.transport.is_closed
-    assert not first.transport.is_closed
-    served.turn()
-    first.go()
-    third = Client(served)
-    assert not third.transport.is_closed
-    third.go()

@@ -197,7 +197,7 @@ def test_a_group_has_at_most_one_timer(served: ServedNode) -> None:
     live = [timer for timer in served.loop._scheduled if not timer.cancelled()]  # type: ignore[attr-defined] # asyncio's own list
     assert len(live) == 1
     leave(served, me)
-    assert group_of(served).timer is None
+    assert not group_of(served).timer.is_set
 
 
 # --- expiry -----------------------------------------------------------------------------------

@@ -28,7 +28,7 @@ from millstream.broker.groups.group_messages import (
     SyncRequest,
 )
 from millstream.broker.groups.group_metadata import GroupMetadata
-from millstream.broker.groups.group_state import GroupLimits, GroupState
+from millstream.broker.groups.group_state import GroupKind, GroupLimits, GroupState
 from millstream.broker.groups.join_phase import JoinPhase
 from millstream.broker.groups.member import Member
 from millstream.broker.groups.outcome import Outcome, Replies
@@ -42,6 +42,8 @@ class ClassicGroup:
     A token given as `reply_to` is answered once: by this call or by a later one, at the latest
     by a `tick` after the rebalance timeout. `new_suffix` makes the unique end of a member id.
     """
+
+    kind = GroupKind.CLASSIC
 
     def __init__(
         self, group_id: str, *, limits: GroupLimits, new_suffix: Callable[[], str], now_ms: int

@@ -28,7 +28,12 @@ from millstream.broker.groups.group_messages import (
     ReplyTo,
     SyncRequest,
 )
-from millstream.broker.groups.group_state import ConsumerGroupLimits, GroupLimits, GroupState
+from millstream.broker.groups.group_state import (
+    ConsumerGroupLimits,
+    GroupKind,
+    GroupLimits,
+    GroupState,
+)
 from millstream.broker.groups.hosted_classics import HostedClassics
 from millstream.broker.groups.outcome import AnyReply, Outcome
 from millstream.broker.groups.stored_facts import Fact, FactKey
@@ -42,6 +47,7 @@ class ConsumerGroup:
     Each call is answered by itself, at once. `new_member_id` makes a unique one.
     """
 
+    kind = GroupKind.CONSUMER
     protocol_type = CONSUMER_PROTOCOL_TYPE
 
     def __init__(
@@ -214,7 +220,7 @@ class ConsumerGroup:
         self, member: ConsumerMember, request: ConsumerHeartbeat, now_ms: int
     ) -> ConsumerHeartbeatReply:
         profile = _updated(member.profile, request)
-        updated = self.book.advance(member, profile, request.owned)
+        updated = self.book.advance(member, profile, request.owned, request.sees)
         self._renew_session(updated, now_ms)
         if updated.progress != member.progress:
             self._expect_revocation(updated, now_ms)

@@ -7,6 +7,7 @@ from collections.abc import Set
 from dataclasses import dataclass
 
 from millstream.broker.groups.group_messages import NO_MEMBER_ID
+from millstream.broker.groups.subscription_patterns import Sees, sees_all
 from millstream.broker.groups.topic_catalog import TopicIdPartition
 from millstream.broker.wire.error_codes import ErrorCode
 
@@ -27,6 +28,7 @@ class ConsumerHeartbeat:
     assignor: str | None = None
     owned: Set[TopicIdPartition] | None = None
     requires_member_id: bool = True  # version 1+: the client makes its id
+    sees: Sees = sees_all  # which topics the member may know of
 
     @property
     def is_full(self) -> bool:

@@ -30,7 +30,7 @@ from millstream.broker.groups.stored_facts import (
     GroupFact,
     TargetFact,
 )
-from millstream.broker.groups.subscription_patterns import SubscriptionPatterns
+from millstream.broker.groups.subscription_patterns import Sees, SubscriptionPatterns, sees_all
 from millstream.broker.groups.topic_catalog import TopicCatalog, TopicIdPartition
 from millstream.broker.groups.uniform_assignor import assign_uniformly
 
@@ -108,15 +108,25 @@ class ConsumerState:
     # Changes of members.
 
     def advance(
-        self, member: ConsumerMember, profile: MemberProfile, owned: Owned
+        self,
+        member: ConsumerMember,
+        profile: MemberProfile,
+        owned: Owned,
+        sees: Sees = sees_all,
     ) -> ConsumerMember:
-        """The member, old or new, says this of itself: take it in, and take its next step."""
+        """The member, old or new, says this of itself: take it in, and take its next step.
+
+        `sees`: which topics it may know of, for its pattern.
+        """
         has_new_topics = profile.topics != member.profile.topics
         has_new_pattern = (profile.pattern or None) != (member.profile.pattern or None)
         updated = replace(member, profile=profile)
         self._put(updated)
         if has_new_pattern:
-            self._follow_pattern(member.profile.pattern, profile.pattern)
+            self._follow_pattern(member.profile.pattern, profile.pattern, sees)
+        elif profile.pattern and not self.patterns.has_viewer(profile.pattern):
+            self._follow_pattern(None, profile.pattern, sees)
+            self._bump_if_topics_changed()
         if self.epoch == 0 or has_new_topics or has_new_pattern:
             self.bump()
         if self.epoch > self.target_epoch:
@@ -205,8 +215,7 @@ class ConsumerState:
                     self._check_free(key.name, progress)
                     self._put(ConsumerMember(member_id=key.name, profile=fact, progress=progress))
         self._changed = {}
-        for pattern in self.patterns:
-            self.patterns.resolve(pattern, self.catalog)
+        self.patterns.drop_missing(self.catalog)
         self._bump_if_topics_changed()
 
     def _check_free(self, member_id: str, progress: MemberProgress) -> None:
@@ -271,13 +280,13 @@ class ConsumerState:
                 for part in held:
                     del self._owners[part]
 
-    def _follow_pattern(self, old: str | None, new: str | None) -> None:
+    def _follow_pattern(self, old: str | None, new: str | None, sees: Sees = sees_all) -> None:
         """A pattern lives as long as a member has it."""
         if old and all(member.profile.pattern != old for member in self):
             self.patterns.remove(old)
             self._note(FactKey(FactKind.PATTERN, old))
-        if new and new not in self.patterns:
-            self.patterns.resolve(new, self.catalog)
+        if new and not self.patterns.has_viewer(new):
+            self.patterns.resolve(new, self.catalog, sees)
             self._note(FactKey(FactKind.PATTERN, new))
 
     def _bump_if_topics_changed(self) -> None:

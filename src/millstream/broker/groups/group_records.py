@@ -133,7 +133,7 @@ def read_key(data: bytes) -> tuple[str, TopicPartition | FactKey | None]:
     except MalformedMessage as error:
         raise Corrupt(f"__consumer_offsets: a key cannot be read: {error}") from error
     raise Corrupt(
-        f"__consumer_offsets: a key of version {version}, known are 0 to 3, 5 to 8 and 16"
+        f"__consumer_offsets: a key of version {version}, known are 0 to 3, 5 to 8 and 10 to 16"
     )
 
 

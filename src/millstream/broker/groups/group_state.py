@@ -4,6 +4,17 @@ from dataclasses import dataclass
 from enum import Enum
 
 
+class GroupKind(Enum):
+    """An id belongs to one kind of group at a time; the values are the names that ListGroups shows.
+
+    A classic group becomes a consumer group, and back, as its members do. A share group stays one.
+    """
+
+    CLASSIC = "classic"
+    CONSUMER = "consumer"
+    SHARE = "share"
+
+
 class GroupState(Enum):
     """The values are the names that ListGroups and DescribeGroups show."""
 

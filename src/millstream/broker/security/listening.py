@@ -44,7 +44,7 @@ class OpenListener(Rejected):
     def __init__(self, *, listener: Listener) -> None:
         missing = " and ".join(listener.missing)
         super().__init__(
-            f"{listener.host}:{listener.port} can be reached from other machines, and has no "
+            f"{listener.host}:{listener.port} can be reached from other machines, and lacks "
             f"{missing}: anyone there could read and write. Listen on 127.0.0.1, or give it "
             f"{missing}, or say that this is wanted: open_listeners = {OPEN_TO_ANYONE!r}"
         )

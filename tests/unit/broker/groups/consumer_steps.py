@@ -14,6 +14,7 @@ from millstream.broker.groups.consumer_messages import ConsumerHeartbeat, Consum
 from millstream.broker.groups.group_state import ConsumerGroupLimits, GroupLimits
 from millstream.broker.groups.outcome import Outcome
 from millstream.broker.groups.stored_facts import Fact, FactKey
+from millstream.broker.groups.subscription_patterns import Sees, sees_all
 from millstream.broker.groups.topic_catalog import CataloguedTopic, TopicCatalog, TopicIdPartition
 from millstream.broker.wire.error_codes import ErrorCode
 
@@ -118,6 +119,7 @@ class Client:
         pattern: str | None = None,
         instance_id: str | None = None,
         assignor: str | None = None,
+        sees: Sees = sees_all,
     ) -> None:
         self._driver = driver
         self.member_id = member_id
@@ -129,7 +131,9 @@ class Client:
             "instance_id": instance_id,
             "assignor": assignor,
             "rebalance_timeout_ms": REBALANCE_MS,
+            "sees": sees,
         }
+        self._sees = sees
         self._instance_id = instance_id
 
     def join(self) -> ConsumerHeartbeatReply:
@@ -140,7 +144,11 @@ class Client:
         """Says what it owns; what it is told to have, it has from now on, and nothing else."""
         return self._hear(
             self._driver.beat(
-                self.member_id, self.epoch, owned=self.owned, instance_id=self._instance_id
+                self.member_id,
+                self.epoch,
+                owned=self.owned,
+                instance_id=self._instance_id,
+                sees=self._sees,
             )
         )
 

@@ -67,6 +67,23 @@ def test_a_pattern_is_forgotten_with_its_last_member() -> None:
     assert {key.name for key in driver.stored} == {""}
 
 
+def test_a_pattern_finds_what_its_member_may_know_of() -> None:
+    visible = {"orders-eu"}
+    driver = ConsumerDriver(topic("orders-eu", 1), topic("orders-us", 1))
+    ada = Client(driver, "ada", pattern="orders-.*", sees=visible.__contains__)
+    ada.join()
+    assert ada.owned == parts("orders-eu", 0)
+    visible.add("orders-jp")
+    driver.change_topic(topic("orders-jp", 1))
+    driver.change_topic(topic("orders-mx", 1))
+    driver.settle(ada)
+    assert ada.owned == parts("orders-eu", 0) | parts("orders-jp", 0)
+    driver.restart()
+    driver.change_topic(topic("orders-ca", 1))  # before anybody was heard who might see it
+    driver.settle(ada)
+    assert ada.owned == parts("orders-eu", 0) | parts("orders-jp", 0)
+
+
 def test_what_matches_is_looked_up_again_after_a_restart() -> None:
     driver = ConsumerDriver(topic("orders-eu", 1))
     ada = Client(driver, "ada", pattern="orders-.*")

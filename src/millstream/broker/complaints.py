@@ -1,0 +1,31 @@
+"""What clients do wrong from outside, in the diagnostics: at once, then once a minute with a count.
+
+A client that is turned away tries again, often twenty times a second, and for ever. Writes nothing
+itself.
+"""
+
+from millstream.base.clock import Clock
+
+LINE_INTERVAL_MS = 60_000
+# Strangers must not fill the memory.
+REMEMBERED_MAX = 1_000
+
+
+class Complaints:
+    """By address and reason. Owned by the broker's loop."""
+
+    def __init__(self, *, now_ms: Clock) -> None:
+        self._now_ms = now_ms
+        self._said: dict[tuple[str, str], tuple[int, int]] = {}  # when, and how many times since
+
+    def about(self, address: str, reason: str) -> str | None:
+        """The reason as a line should have it, or None if it was written a moment ago."""
+        now_ms, key = self._now_ms(), (address, reason)
+        said_ms, unsaid = self._said.pop(key, (None, 0))
+        if said_ms is not None and now_ms - said_ms < LINE_INTERVAL_MS:
+            self._said[key] = (said_ms, unsaid + 1)
+            return None
+        self._said[key] = (now_ms, 0)
+        if len(self._said) > REMEMBERED_MAX:
+            del self._said[next(iter(self._said))]
+        return f"{reason} ({unsaid} more times from {address})" if unsaid else reason

@@ -1,0 +1,130 @@
+"""What one connection may do yet: nothing but log in, if logins are required, then everything.
+
+The shell around `SaslSession`: it waits for the turn that a guesser must wait for, lets a thread
+check a plain password, and counts how it went. It answers; `connection.py` sends and closes.
+"""
+
+import asyncio
+from typing import Any
+
+from millstream.broker.logins import Logins
+from millstream.broker.security.acls import ANONYMOUS
+from millstream.broker.security.exchange import AuthenticationFailed
+from millstream.broker.security.login_attempts import TooManyAttempts
+from millstream.broker.security.plain import PLAIN
+from millstream.broker.security.sasl_session import SessionState
+from millstream.broker.wire.error_codes import ErrorCode
+from millstream.broker.wire.messages.sasl_authenticate import SaslAuthenticateResponse
+from millstream.broker.wire.messages.sasl_handshake import SaslHandshakeResponse
+
+# How long a connection may take to log in, apart from what we make it wait.
+LOGIN_MS_MAX = 30_000
+# A request before the login: more than any mechanism needs, and nothing that takes memory.
+LOGIN_FRAME_BYTES_MAX = 32 << 10
+
+
+class ConnectionLogin:
+    """Owned by its connection. `principal` is who the other side has proved to be."""
+
+    def __init__(self, logins: Logins, address: str, *, principal: str | None = None) -> None:
+        self._logins = logins
+        self._address = address
+        self._session = logins.open_session()
+        self._by_certificate = principal
+        self._mechanism = ""
+        self._is_refused = False
+
+    @property
+    def principal(self) -> str:
+        by_login = self._session.principal if self._session else self._by_certificate
+        return by_login or ANONYMOUS
+
+    @property
+    def is_done(self) -> bool:
+        """Whether requests are served: a login that is being renewed still counts."""
+        return self._session is None or self._session.principal is not None
+
+    @property
+    def must_close(self) -> bool:
+        """After the answer, if there is one."""
+        return self._is_refused or (self._session is not None and self._session.must_close)
+
+    @property
+    def receives_bare_messages(self) -> bool:
+        return self._session is not None and self._session.receives_bare_messages
+
+    def check_allowed(self, api_key: int) -> None:
+        """Raise unless this API may be called now; then the connection must be closed."""
+        if self._session is not None:
+            self._session.check_allowed(api_key, now_ms=self._logins.now_ms())
+
+    # --- the login ----------------------------------------------------------------------------
+
+    def handshake(self, mechanism: str, *, version: int) -> SaslHandshakeResponse:
+        if self._session is None:  # as Kafka on a listener without SASL
+            return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
+        self._mechanism = mechanism
+        return self._session.handshake(mechanism, version=version, now_ms=self._logins.now_ms())
+
+    async def authenticate(self, message: bytes) -> SaslAuthenticateResponse:
+        """The answer to SaslAuthenticate, when it is this attempt's turn."""
+        if self._session is None:
+            return SaslAuthenticateResponse(
+                error_code=ErrorCode.ILLEGAL_SASL_STATE,
+                error_message="nobody logs in here: use security.protocol=PLAINTEXT or SSL",
+            )
+        try:
+            answer: SaslAuthenticateResponse = await self._check(message, self._take_wrapped)
+        except TooManyAttempts as error:
+            return SaslAuthenticateResponse(
+                error_code=ErrorCode.SASL_AUTHENTICATION_FAILED, error_message=str(error)
+            )
+        return answer
+
+    async def take_bare_message(self, message: bytes) -> bytes | None:
+        """The same after a handshake of version 0; None: close without an answer."""
+        try:
+            reply: bytes | None = await self._check(message, self._take_bare)
+        except TooManyAttempts:
+            return None
+        return reply
+
+    def _take_wrapped(self, message: bytes) -> SaslAuthenticateResponse:
+        assert self._session is not None
+        return self._session.authenticate(message, now_ms=self._logins.now_ms())
+
+    def _take_bare(self, message: bytes) -> bytes | None:
+        assert self._session is not None
+        return self._session.take_bare_message(message, now_ms=self._logins.now_ms())
+
+    async def _check(self, message: bytes, take: Any) -> Any:
+        assert self._session is not None
+        user = self._session.claimed_user(message)
+        if user is not None:
+            await self._wait_for_turn(user)
+        if self._mechanism == PLAIN:
+            loop = asyncio.get_running_loop()
+            answer = await loop.run_in_executor(self._logins.threads, take, message)
+        else:
+            answer = take(message)
+        self._note_outcome(user, self._session.state, self._session.failure)
+        return answer
+
+    async def _wait_for_turn(self, user: str) -> None:
+        try:
+            wait_ms = self._logins.attempts.take_turn(
+                self._address, user, now_ms=self._logins.now_ms()
+            )
+        except TooManyAttempts:
+            self._is_refused = True
+            raise
+        if wait_ms:
+            await asyncio.sleep(wait_ms / 1000)
+
+    def _note_outcome(
+        self, user: str | None, state: SessionState, failure: AuthenticationFailed | None
+    ) -> None:
+        if failure is not None:
+            self._logins.note_failure(self._address, user or failure.user, failure)
+        elif user is not None and state is SessionState.AUTHENTICATED:
+            self._logins.note_success(self._address, user)
