@@ -2,7 +2,8 @@
 
 Starts a real broker in its own process, writes and reads through a real Kafka client, kills the
 broker with kill -9 in the middle of it all, and shows that nothing was lost. Then it counts the
-records exactly once, in transactions, through another kill -9. It grows with the project.
+records exactly once, in transactions, through another kill -9, and works off a queue with workers
+of which one is killed. It grows with the project.
 """
 
 import json
@@ -10,6 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 
+import demo_queue
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
@@ -51,6 +53,7 @@ def main() -> None:
         show(broker.bootstrap, written, read)
         count_exactly_once(broker, written)
         show_totals(broker.bootstrap, read)
+        work_off_a_queue(broker.bootstrap)
     console.rule("[bold]Done")
     say("Next: `millstream broker`, then `millstream --help`; README.md says the rest.")
 
@@ -228,6 +231,21 @@ def latest_totals(bootstrap: str) -> list[tuple[str, int]]:
         ]
     reader.close()
     return totals
+
+
+# --- a work queue -------------------------------------------------------------------------------
+
+
+def work_off_a_queue(bootstrap: str) -> None:
+    with console.status("working off a queue"):
+        done, deaths = demo_queue.run_queue(bootstrap)
+    say(
+        f"A queue of {demo_queue.JOBS} mails, {demo_queue.WORKERS} workers, one killed while it "
+        f"had a job: {len(done)} are done, {done.total() - len(done)} of them twice; "
+        f"{len(deaths)} is a dead letter ({deaths[0] if deaths else '?'})."
+    )
+    if len(done) + len(deaths) != demo_queue.JOBS:
+        raise SystemExit("The demo lost a job: this is a bug, please report it.")
 
 
 def say(text: str) -> None:
