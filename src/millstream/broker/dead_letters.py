@@ -13,6 +13,16 @@ from concurrent.futures import Executor
 from dataclasses import replace
 
 from millstream.base.clock import Clock
+from millstream.base.dead_letter_headers import (
+    DELIVERY_COUNT_HEADER,
+    GROUP_HEADER,
+    MEMBER_HEADER,
+    MESSAGE_HEADER,
+    OFFSET_HEADER,
+    PARTITION_HEADER,
+    TIMESTAMP_HEADER,
+    TOPIC_HEADER,
+)
 from millstream.base.errors import MillstreamError
 from millstream.base.offsets import OffsetRange
 from millstream.base.record import Header, Record
@@ -26,15 +36,6 @@ from millstream.log.record_batch import decode_records, encode_batch, read_heade
 
 logger = logging.getLogger(__name__)
 
-TOPIC_HEADER = "__dlq.errors.topic"
-PARTITION_HEADER = "__dlq.errors.partition"
-OFFSET_HEADER = "__dlq.errors.offset"
-GROUP_HEADER = "__dlq.errors.group"
-DELIVERY_COUNT_HEADER = "__dlq.errors.delivery.count"
-MESSAGE_HEADER = "__dlq.errors.message"
-# Not in KIP-1191: who had the record last, and the record's own time (ms since 1970, in digits).
-MEMBER_HEADER = "__dlq.errors.member"
-TIMESTAMP_HEADER = "__dlq.errors.timestamp"
 
 READ_BYTES = 1 << 20
 # A letter is its record and its headers: names and ids, which are at most a few hundred bytes.

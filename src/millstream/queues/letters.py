@@ -8,17 +8,19 @@ keeps the headers of its earlier deaths: they are its history. `docs/formats/dea
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+from millstream.base.dead_letter_headers import (
+    DELIVERY_COUNT_HEADER,
+    GROUP_HEADER,
+    HISTORY_PREFIX,
+    MEMBER_HEADER,
+    MESSAGE_HEADER,
+    OFFSET_HEADER,
+    PARTITION_HEADER,
+    TIMESTAMP_HEADER,
+    TOPIC_HEADER,
+)
 from millstream.base.record import Header, Record
 
-HISTORY_PREFIX = "__dlq.errors."
-TOPIC_HEADER = "__dlq.errors.topic"
-PARTITION_HEADER = "__dlq.errors.partition"
-OFFSET_HEADER = "__dlq.errors.offset"
-GROUP_HEADER = "__dlq.errors.group"
-DELIVERY_COUNT_HEADER = "__dlq.errors.delivery.count"
-MESSAGE_HEADER = "__dlq.errors.message"
-MEMBER_HEADER = "__dlq.errors.member"
-TIMESTAMP_HEADER = "__dlq.errors.timestamp"
 # On a record without a value: the letter of this id was put back into its queue.
 REDRIVEN_HEADER = "millstream.redriven"
 

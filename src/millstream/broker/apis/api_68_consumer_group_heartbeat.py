@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from millstream.broker.groups.consumer_messages import ConsumerHeartbeat, ConsumerHeartbeatReply
 from millstream.broker.groups.outcome import AnyReply
-from millstream.broker.groups.topic_catalog import TopicIdPartition
+from millstream.broker.groups.topic_catalog import TopicIdPartition, numbers_by_topic
 from millstream.broker.handlers import Call, Later, handles
 from millstream.broker.kafka_errors import clipped
 from millstream.broker.wire import ApiKey, ErrorCode
@@ -73,11 +73,9 @@ def _response(reply: ConsumerHeartbeatReply) -> ConsumerGroupHeartbeatResponse:
 
 
 def _assignment(partitions: Iterable[TopicIdPartition]) -> Assignment:
-    numbers: dict[bytes, list[int]] = {}
-    for part in sorted(partitions):
-        numbers.setdefault(part.topic_id, []).append(part.partition)
     return Assignment(
         topic_partitions=[
-            TopicPartitions(topic_id=topic_id, partitions=own) for topic_id, own in numbers.items()
+            TopicPartitions(topic_id=topic_id, partitions=numbers)
+            for topic_id, numbers in numbers_by_topic(partitions).items()
         ]
     )

@@ -6,7 +6,7 @@
 from collections.abc import Iterable
 
 from millstream.base.errors import MillstreamError
-from millstream.broker.groups.topic_catalog import TopicIdPartition
+from millstream.broker.groups.topic_catalog import TopicIdPartition, numbers_by_topic
 from millstream.broker.handlers import Call, handles
 from millstream.broker.kafka_errors import clipped, coordinator_error_code, error_message
 from millstream.broker.share.share_group_messages import ShareHeartbeat, ShareHeartbeatReply
@@ -60,11 +60,9 @@ def _response(reply: ShareHeartbeatReply) -> ShareGroupHeartbeatResponse:
 
 
 def _assignment(partitions: Iterable[TopicIdPartition]) -> Assignment:
-    numbers: dict[bytes, list[int]] = {}
-    for part in sorted(partitions):
-        numbers.setdefault(part.topic_id, []).append(part.partition)
     return Assignment(
         topic_partitions=[
-            TopicPartitions(topic_id=topic_id, partitions=own) for topic_id, own in numbers.items()
+            TopicPartitions(topic_id=topic_id, partitions=numbers)
+            for topic_id, numbers in numbers_by_topic(partitions).items()
         ]
     )

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from millstream.base.errors import MillstreamError
 from millstream.broker.apis.api_15_describe_groups import operations_on_group
-from millstream.broker.groups.topic_catalog import TopicCatalog, TopicIdPartition
+from millstream.broker.groups.topic_catalog import TopicCatalog, TopicIdPartition, numbers_by_topic
 from millstream.broker.handlers import Call, handles
 from millstream.broker.kafka_errors import error_code, error_message
 from millstream.broker.share.share_group import ShareGroup
@@ -75,14 +75,12 @@ def _member(member: ShareMember, catalog: TopicCatalog) -> Member:
 
 def _assignment(partitions: Iterable[TopicIdPartition], catalog: TopicCatalog) -> Assignment:
     """Of topics that exist still."""
-    numbers: dict[bytes, list[int]] = {}
-    for part in sorted(partitions):
-        numbers.setdefault(part.topic_id, []).append(part.partition)
-    known = ((catalog.with_id(topic_id), own) for topic_id, own in numbers.items())
+    found = numbers_by_topic(partitions).items()
+    known = ((catalog.with_id(topic_id), numbers) for topic_id, numbers in found)
     return Assignment(
         topic_partitions=[
-            TopicPartitions(topic_id=topic.id, topic_name=topic.name, partitions=own)
-            for topic, own in known
+            TopicPartitions(topic_id=topic.id, topic_name=topic.name, partitions=numbers)
+            for topic, numbers in known
             if topic is not None
         ]
     )

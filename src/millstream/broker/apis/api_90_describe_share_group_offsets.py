@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from millstream.base.errors import MillstreamError
-from millstream.broker.groups.topic_catalog import TopicIdPartition
+from millstream.broker.groups.topic_catalog import TopicIdPartition, numbers_by_topic
 from millstream.broker.handlers import Call, handles
 from millstream.broker.kafka_errors import error_code, error_message
 from millstream.broker.permit import AccessDenied
@@ -58,9 +58,7 @@ def _group(
 
 
 def _all_of(positions: Positions, call: Call) -> Iterator[WantedTopic]:
-    numbers: dict[bytes, list[int]] = {}
-    for part in positions:
-        numbers.setdefault(part.topic_id, []).append(part.partition)
+    numbers = numbers_by_topic(positions)
     for topic in call.topics:
         if topic.id in numbers:
             yield WantedTopic(topic.name, numbers[topic.id])

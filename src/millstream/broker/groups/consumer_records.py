@@ -22,7 +22,7 @@ from millstream.broker.groups.consumer_member import (
 )
 from millstream.broker.groups.group_messages import GroupProtocol
 from millstream.broker.groups.stored_facts import Fact, FactKey, FactKind, GroupFact, TargetFact
-from millstream.broker.groups.topic_catalog import TopicIdPartition
+from millstream.broker.groups.topic_catalog import TopicIdPartition, numbers_by_topic
 from millstream.broker.wire import (
     ZERO_UUID,
     MalformedMessage,
@@ -150,7 +150,7 @@ def _message(key: FactKey, fact: Fact, now_ms: int) -> Message:
     return TargetOfMemberValue(
         topic_partitions=[
             TargetTopic(topic_id=topic_id, partitions=numbers)
-            for topic_id, numbers in _by_topic(partitions).items()
+            for topic_id, numbers in numbers_by_topic(partitions).items()
         ]
     )
 
@@ -263,7 +263,7 @@ def _held_topics(held: Holdings) -> list[HeldTopic]:
             partitions=numbers,
             assignment_epochs=[held[TopicIdPartition(topic_id, number)] for number in numbers],
         )
-        for topic_id, numbers in _by_topic(held).items()
+        for topic_id, numbers in numbers_by_topic(held).items()
     ]
 
 
@@ -278,10 +278,3 @@ def _holdings(topics: Iterable[HeldTopic], member_epoch: int) -> Holdings:
             strict=True,
         )
     }
-
-
-def _by_topic(partitions: Iterable[TopicIdPartition]) -> dict[bytes, list[int]]:
-    found: dict[bytes, list[int]] = {}
-    for part in sorted(partitions):
-        found.setdefault(part.topic_id, []).append(part.partition)
-    return found

@@ -15,6 +15,14 @@ class TopicIdPartition(NamedTuple):
     partition: int
 
 
+def numbers_by_topic(partitions: Iterable[TopicIdPartition]) -> dict[bytes, list[int]]:
+    """As messages have them: for each topic, the numbers of its partitions, all in order."""
+    numbers: dict[bytes, list[int]] = {}
+    for topic_id, number in sorted(partitions):
+        numbers.setdefault(topic_id, []).append(number)
+    return numbers
+
+
 class CataloguedTopic(NamedTuple):
     name: str
     id: bytes
