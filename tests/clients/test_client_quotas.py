@@ -32,7 +32,8 @@ BYTES_PER_SECOND = 100_000
 BURST_BYTES = 10 * BYTES_PER_SECOND
 RAW, SLOW, FREE = "raw", "slow", "free"  # client ids; RawClient calls itself the first
 VALUE = b"v" * 100_000
-HALF_A_BURST = b"h" * 520_000  # and a little more: the second one is too much, by 0.4 s
+# More than half of what 11 seconds allow: a second one is too much, however late it comes.
+HALF_A_BURST = b"h" * 560_000
 
 
 @pytest.fixture
@@ -91,14 +92,15 @@ def test_a_producer_that_does_not_obey_is_not_heard_meanwhile(broker: BrokerThre
     limit(broker, RAW, "producer_byte_rate", BYTES_PER_SECOND)
     request = produce_request("orders", batch_of(HALF_A_BURST))
     with RawClient(broker.bootstrap, within_s=30) as client:
-        answers = [client.call(request, ProduceResponse, PRODUCE_VERSION) for _ in range(2)]
-        throttle_ms = answers[1].throttle_time_ms
-        assert answers[0].throttle_time_ms == 0, "within what a rested client may use"
-        assert throttle_ms > 200
+        first = client.call(request, ProduceResponse, PRODUCE_VERSION)
+        assert first.throttle_time_ms == 0, "within what a rested client may use"
         started = time.monotonic()
+        second = client.call(request, ProduceResponse, PRODUCE_VERSION)
+        assert second.throttle_time_ms > 0
         client.metadata("orders")
-        assert time.monotonic() - started > throttle_ms / 1000 * 0.8
-        assert [each.responses[0].partition_responses[0].error_code for each in answers] == [0, 0]
+        assert time.monotonic() - started > second.throttle_time_ms / 1000 * 0.95
+    for answer in (first, second):
+        assert answer.responses[0].partition_responses[0].error_code == 0
 
 
 def test_a_throttled_fetch_has_no_records_and_a_later_one_has_them(broker: BrokerThread) -> None:
@@ -113,16 +115,16 @@ def test_a_throttled_fetch_has_no_records_and_a_later_one_has_them(broker: Broke
         assert 0 < taken <= BURST_BYTES, "no more than the quota can let through"
         second = client.call(fetch_request("orders", 1), FetchResponse, FETCH_VERSION)
         assert second.responses == []
-        assert second.throttle_time_ms > 200
-        later = second
-        while not later.responses:  # each time it is muted: not often
-            later = client.call(fetch_request("orders", 1), FetchResponse, FETCH_VERSION)
+        assert second.throttle_time_ms > 0
+        limit(broker, RAW, "consumer_byte_rate", 1 << 30)  # or it would take ten seconds
+        later = client.call(fetch_request("orders", 1), FetchResponse, FETCH_VERSION)
         assert len(later.responses[0].partitions[0].records or b"") > len(HALF_A_BURST)
 
 
+@pytest.mark.full
 def test_a_consumer_above_its_quota_gets_everything_only_later(broker: BrokerThread) -> None:
     producer = Producer({"bootstrap.servers": broker.bootstrap})
-    values = [bytes([65 + number]) * 52_000 for number in range(20)]
+    values = [bytes([65 + number]) * 52_000 for number in range(24)]
     for value in values:
         producer.produce("orders", value)
     assert producer.flush(10) == 0

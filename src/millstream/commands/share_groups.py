@@ -1,7 +1,6 @@
-"""What `millstream groups` asks of share groups: librdkafka's admin client has no words for them.
+"""What `millstream groups` asks of share groups, in the words of that command.
 
-Asks with the queues' own client, each question on a connection of its own. A broker that is too
-old to have share groups has none.
+A broker that is too old to have share groups has none.
 """
 
 import asyncio
@@ -16,39 +15,30 @@ from millstream.broker.wire.messages.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequestTopic,
     AlterShareGroupOffsetsResponse,
 )
-from millstream.broker.wire.messages.describe_share_group_offsets import (
-    DescribeShareGroupOffsetsRequest,
-    DescribeShareGroupOffsetsRequestGroup,
-    DescribeShareGroupOffsetsResponse,
-)
-from millstream.broker.wire.messages.find_coordinator import (
-    FindCoordinatorRequest,
-    FindCoordinatorResponse,
-)
-from millstream.broker.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
-from millstream.broker.wire.messages.metadata import MetadataRequest, MetadataResponse
-from millstream.broker.wire.messages.share_group_describe import (
-    DescribedGroup,
-    ShareGroupDescribeRequest,
-    ShareGroupDescribeResponse,
-)
+from millstream.broker.wire.messages.share_group_describe import DescribedGroup
 from millstream.commands.cluster import RETRY_PAUSE_SECONDS, Group
 from millstream.commands.connecting import ANSWER_SECONDS_MAX, Partition, client_config
 from millstream.commands.lag import Member, Place
-from millstream.queues.access import Address, access_from
-from millstream.queues.connection import BrokerTooOld, Connection, connect, connect_to_any
+from millstream.queues.access import access_from
+from millstream.queues.connection import BrokerTooOld, Connection
+from millstream.queues.group_questions import (
+    SHARE,
+    at_coordinator,
+    check_answer,
+    describe,
+    offsets_of,
+    share_group_names,
+)
 from millstream.queues.leader_link import RefusedByBroker
 from millstream.settings import Address as BrokerAddress
 
 T = TypeVar("T")
 
-SHARE = "share"  # as ListGroups names this kind
 STARTING_UP = (
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_COORDINATOR,
 )
-GROUP_KEY = 0  # FindCoordinator's number of a group
 
 
 class ShareGroups:
@@ -59,14 +49,14 @@ class ShareGroups:
 
     def names(self) -> list[str]:
         try:
-            return _asked(self._names)
+            return sorted(_asked(lambda: share_group_names(self._access)))
         except BrokerTooOld:
             return []
 
     def find(self, name: str) -> Group | None:
         """None: it is no share group."""
         try:
-            group = self._at_coordinator(name, lambda broker: _describe(broker, name))
+            group = self._at_coordinator(name, lambda broker: describe(broker, name))
         except BrokerTooOld:
             return None
         return None if group is None else _group_from(group)
@@ -78,26 +68,8 @@ class ShareGroups:
     def move(self, name: str, offsets: Mapping[Partition, int]) -> None:
         self._at_coordinator(name, lambda broker: _move(broker, name, offsets))
 
-    async def _names(self) -> list[str]:
-        """Every broker tells of the groups that it coordinates."""
-        async with await connect_to_any(self._access) as anyone:
-            answer = await anyone.call(MetadataRequest(topics=[]), MetadataResponse)
-        names: set[str] = set()
-        for node in answer.brokers:
-            async with await connect(Address(node.host, node.port), self._access) as broker:
-                names |= await _names_at(broker)
-        return sorted(names)
-
     def _at_coordinator(self, name: str, ask: Callable[[Connection], Coroutine[Any, Any, T]]) -> T:
-        async def asked() -> T:
-            request = FindCoordinatorRequest(key_type=GROUP_KEY, coordinator_keys=[name])
-            async with await connect_to_any(self._access) as anyone:
-                [found] = (await anyone.call(request, FindCoordinatorResponse)).coordinators
-            _check(found.error_code, found.error_message, doing=f"find group {name}")
-            async with await connect(Address(found.host, found.port), self._access) as broker:
-                return await ask(broker)
-
-        return _asked(asked)
+        return _asked(lambda: at_coordinator(self._access, name, ask))
 
 
 def _asked(ask: Callable[[], Coroutine[Any, Any, T]]) -> T:
@@ -110,21 +82,6 @@ def _asked(ask: Callable[[], Coroutine[Any, Any, T]]) -> T:
             if error.code not in STARTING_UP or time.monotonic() > deadline:
                 raise
             time.sleep(RETRY_PAUSE_SECONDS)
-
-
-async def _names_at(broker: Connection) -> set[str]:
-    answer = await broker.call(ListGroupsRequest(types_filter=[SHARE]), ListGroupsResponse)
-    _check(answer.error_code, None, doing="list groups")
-    return {one.group_id for one in answer.groups if one.group_type.lower() == SHARE}
-
-
-async def _describe(broker: Connection, name: str) -> DescribedGroup | None:
-    request = ShareGroupDescribeRequest(group_ids=[name])
-    [group] = (await broker.call(request, ShareGroupDescribeResponse)).groups
-    if group.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
-        return None
-    _check(group.error_code, group.error_message, doing=f"describe group {name}")
-    return group
 
 
 def _group_from(group: DescribedGroup) -> Group:
@@ -146,13 +103,9 @@ def _group_from(group: DescribedGroup) -> Group:
 
 
 async def _places(broker: Connection, name: str) -> dict[Partition, Place]:
-    asked = DescribeShareGroupOffsetsRequestGroup(group_id=name, topics=None)
-    request = DescribeShareGroupOffsetsRequest(groups=[asked])
-    [answer] = (await broker.call(request, DescribeShareGroupOffsetsResponse)).groups
-    _check(answer.error_code, answer.error_message, doing=f"read the offsets of group {name}")
     return {
         Partition(topic.topic_name, one.partition_index): Place(one.start_offset, one.lag)
-        for topic in answer.topics
+        for topic in await offsets_of(broker, name)
         for one in topic.partitions
         if one.error_code == ErrorCode.NONE and one.start_offset >= 0
     }
@@ -162,10 +115,10 @@ async def _move(broker: Connection, name: str, offsets: Mapping[Partition, int])
     request = AlterShareGroupOffsetsRequest(group_id=name, topics=[*_topics(offsets)])
     answer = await broker.call(request, AlterShareGroupOffsetsResponse)
     doing = f"reset group {name}"
-    _check(answer.error_code, answer.error_message, doing=doing)
+    check_answer(answer.error_code, answer.error_message, doing=doing)
     for topic in answer.responses:
         for one in topic.partitions:
-            _check(one.error_code, one.error_message, doing=doing)
+            check_answer(one.error_code, one.error_message, doing=doing)
 
 
 def _topics(offsets: Mapping[Partition, int]) -> Iterator[AlterShareGroupOffsetsRequestTopic]:
@@ -178,8 +131,3 @@ def _topics(offsets: Mapping[Partition, int]) -> Iterator[AlterShareGroupOffsets
                 for number, at in own
             ],
         )
-
-
-def _check(code: int, reason: str | None, *, doing: str) -> None:
-    if code != ErrorCode.NONE:
-        raise RefusedByBroker(doing=doing, code=code, reason=reason)

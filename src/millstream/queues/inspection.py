@@ -6,30 +6,18 @@ Asks brokers and changes nothing. A queue is a share group whose name begins as 
 from dataclasses import dataclass
 
 from millstream.broker.wire import ErrorCode
-from millstream.broker.wire.messages.describe_share_group_offsets import (
-    DescribeShareGroupOffsetsRequest,
-    DescribeShareGroupOffsetsRequestGroup,
-    DescribeShareGroupOffsetsResponse,
+from millstream.broker.wire.messages.share_group_describe import DescribedGroup
+from millstream.queues.access import Access
+from millstream.queues.connection import Connection
+from millstream.queues.group_questions import (
+    at_coordinator,
+    describe,
+    offsets_of,
+    share_group_names,
 )
-from millstream.broker.wire.messages.find_coordinator import (
-    FindCoordinatorRequest,
-    FindCoordinatorResponse,
-)
-from millstream.broker.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
-from millstream.broker.wire.messages.metadata import MetadataRequest, MetadataResponse
-from millstream.broker.wire.messages.share_group_describe import (
-    DescribedGroup,
-    ShareGroupDescribeRequest,
-    ShareGroupDescribeResponse,
-)
-from millstream.queues.access import Access, Address
-from millstream.queues.connection import Connection, connect, connect_to_any
-from millstream.queues.leader_link import RefusedByBroker
 from millstream.queues.terms import GROUP_PREFIX
 
-SHARE = "share"
 NOT_STARTED = -1  # Kafka's start offset of a partition that nobody has fetched from yet
-GROUP_KEY = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,45 +51,27 @@ class QueueSeen:
 
 
 async def queue_names(access: Access) -> list[str]:
-    """Every broker tells of the groups that it coordinates."""
-    async with await connect_to_any(access) as anyone:
-        answer = await anyone.call(MetadataRequest(topics=[]), MetadataResponse)
-    names: set[str] = set()
-    for node in answer.brokers:
-        async with await connect(Address(node.host, node.port), access) as broker:
-            names |= await _queues_at(broker)
-    return sorted(names)
-
-
-async def _queues_at(broker: Connection) -> set[str]:
-    answer = await broker.call(ListGroupsRequest(types_filter=[SHARE]), ListGroupsResponse)
-    _check(answer.error_code, None, doing="list queues")
-    return {
-        group.group_id.removeprefix(GROUP_PREFIX)
-        for group in answer.groups
-        if group.group_id.startswith(GROUP_PREFIX) and group.group_type.lower() == SHARE
-    }
+    groups = await share_group_names(access)
+    return sorted(
+        group.removeprefix(GROUP_PREFIX) for group in groups if group.startswith(GROUP_PREFIX)
+    )
 
 
 async def see_queue(access: Access, name: str) -> QueueSeen | None:
     """None if there is no such queue."""
-    group = GROUP_PREFIX + name
-    async with await connect_to_any(access) as anyone:
-        asked = FindCoordinatorRequest(key_type=GROUP_KEY, coordinator_keys=[group])
-        [found] = (await anyone.call(asked, FindCoordinatorResponse)).coordinators
-        _check(found.error_code, found.error_message, doing=f"find queue {name}")
-    async with await connect(Address(found.host, found.port), access) as coordinator:
-        request = ShareGroupDescribeRequest(group_ids=[group])
-        [described] = (await coordinator.call(request, ShareGroupDescribeResponse)).groups
-        if described.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
+
+    async def see(coordinator: Connection) -> QueueSeen | None:
+        described = await describe(coordinator, GROUP_PREFIX + name)
+        if described is None:
             return None
-        _check(described.error_code, described.error_message, doing=f"describe queue {name}")
         return QueueSeen(
             name=name,
             state=described.group_state.lower(),
             workers=_workers(described),
-            backlog=await _backlog(coordinator, group, name),
+            backlog=await _backlog(coordinator, name),
         )
+
+    return await at_coordinator(access, GROUP_PREFIX + name, see)
 
 
 def _workers(group: DescribedGroup) -> tuple[WorkerSeen, ...]:
@@ -115,16 +85,12 @@ def _workers(group: DescribedGroup) -> tuple[WorkerSeen, ...]:
     )
 
 
-async def _backlog(coordinator: Connection, group: str, topic: str) -> tuple[Backlog, ...]:
-    asked = DescribeShareGroupOffsetsRequestGroup(group_id=group, topics=None)
-    request = DescribeShareGroupOffsetsRequest(groups=[asked])
-    [answer] = (await coordinator.call(request, DescribeShareGroupOffsetsResponse)).groups
-    _check(answer.error_code, answer.error_message, doing=f"see what waits in {topic}")
+async def _backlog(coordinator: Connection, queue: str) -> tuple[Backlog, ...]:
     partitions = [
         part
-        for one in answer.topics
-        if one.topic_name == topic
-        for part in one.partitions
+        for topic in await offsets_of(coordinator, GROUP_PREFIX + queue)
+        if topic.topic_name == queue
+        for part in topic.partitions
         if part.error_code == ErrorCode.NONE
     ]
     return tuple(
@@ -135,8 +101,3 @@ async def _backlog(coordinator: Connection, group: str, topic: str) -> tuple[Bac
         )
         for part in sorted(partitions, key=lambda part: part.partition_index)
     )
-
-
-def _check(code: int, reason: str | None, *, doing: str) -> None:
-    if code != ErrorCode.NONE:
-        raise RefusedByBroker(doing=doing, code=code, reason=reason)
