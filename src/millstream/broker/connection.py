@@ -59,7 +59,7 @@ TLS_HELLO_SIZES = range(0x16030000, 0x16030500)
 
 
 # Of a message that comes without a request around it.
-NO_HEADER = RequestHeader(-1, -1, -1, None, -1)
+NO_HEADER = RequestHeader(int(ApiKey.SASL_AUTHENTICATE), -1, -1, None, -1)
 
 
 class Slot:
@@ -70,14 +70,17 @@ class Slot:
     login allows is known when it is over.
     """
 
-    __slots__ = ("chunks", "header", "is_last", "received_s", "throttle_ms")
+    __slots__ = ("chunks", "header", "received_s", "throttle_ms")
 
-    def __init__(self, header: RequestHeader, received_s: float, *, is_last: bool) -> None:
+    def __init__(self, header: RequestHeader, received_s: float, throttle_ms: int = 0) -> None:
         self.header = header
         self.received_s = received_s
-        self.is_last = is_last
-        self.throttle_ms = 0
+        self.throttle_ms = throttle_ms
         self.chunks: list[Buffer] | None = None
+
+    @property
+    def is_last(self) -> bool:
+        return self.header.api_key in ALONE
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -328,26 +331,25 @@ class Connection(asyncio.BufferedProtocol):
         if has_quotas and header.api_key == FETCH:
             self._throttle.bound_fetch(request, header, principal)
         answer = handler.function(request, call)
-        slot = Slot(header, received_s, is_last=header.api_key in ALONE)
+        throttle_ms = 0
         if has_quotas:
             work_s = perf_counter() - received_s
-            slot.throttle_ms = self._throttle.charge_request(
+            throttle_ms = self._throttle.charge_request(
                 header, principal, size_bytes=size_bytes, work_s=work_s
             )
         if answer is None:
             return
-        if isinstance(answer, Message):
-            chunks = self._encode(answer, slot)
-            if self._slots:
-                self._slots.append(slot)
-                slot.chunks = chunks
-            else:
-                self._write(chunks)
-                if self.login.must_close:
-                    self.close()
-        else:
+        slot = Slot(header, received_s, throttle_ms)
+        if not isinstance(answer, Message):
             self._slots.append(slot)
             self._await(answer, slot, handler)
+        elif self._slots:
+            slot.chunks = self._encode(answer, slot)
+            self._slots.append(slot)
+        else:
+            self._write(self._encode(answer, slot))
+            if self.login.must_close:
+                self.close()
         if header.api_key == PRODUCE and self._node.commit.is_full:
             self._wait_for_sync()
 
@@ -438,7 +440,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _take_bare_message(self, message: bytes, received_s: float) -> None:
         """After SaslHandshake 0: a frame is a message of the mechanism, and so is its answer."""
-        slot = Slot(NO_HEADER, received_s, is_last=True)
+        slot = Slot(NO_HEADER, received_s)
         self._slots.append(slot)
         task = asyncio.ensure_future(self.login.take_bare_message(message))
         self._tasks.add(task)

@@ -24,7 +24,24 @@ LOGIN_FRAME_BYTES_MAX = 32 << 10
 
 
 class ConnectionLogin:
-    """Owned by its connection. `principal` is who the other side has proved to be."""
+    """Owned by its connection. What requests ask of it is plain values, as each request asks.
+
+    `principal` is who the other side has proved to be. `is_done`: requests are served; a login
+    that is being renewed still counts. `must_close`: after the answer, if there is one.
+    """
+
+    __slots__ = (
+        "_address",
+        "_by_certificate",
+        "_is_refused",
+        "_logins",
+        "_mechanism",
+        "_session",
+        "is_done",
+        "must_close",
+        "principal",
+        "receives_bare_messages",
+    )
 
     def __init__(self, logins: Logins, address: str, *, principal: str | None = None) -> None:
         self._logins = logins
@@ -33,25 +50,16 @@ class ConnectionLogin:
         self._by_certificate = principal
         self._mechanism = ""
         self._is_refused = False
+        self._look()
 
-    @property
-    def principal(self) -> str:
-        by_login = self._session.principal if self._session else self._by_certificate
-        return by_login or ANONYMOUS
-
-    @property
-    def is_done(self) -> bool:
-        """Whether requests are served: a login that is being renewed still counts."""
-        return self._session is None or self._session.principal is not None
-
-    @property
-    def must_close(self) -> bool:
-        """After the answer, if there is one."""
-        return self._is_refused or (self._session is not None and self._session.must_close)
-
-    @property
-    def receives_bare_messages(self) -> bool:
-        return self._session is not None and self._session.receives_bare_messages
+    def _look(self) -> None:
+        """After each step: where the session is now."""
+        session = self._session
+        by_login = session.principal if session else self._by_certificate
+        self.principal = by_login or ANONYMOUS
+        self.is_done = session is None or session.principal is not None
+        self.must_close = self._is_refused or (session is not None and session.must_close)
+        self.receives_bare_messages = session is not None and session.receives_bare_messages
 
     def check_allowed(self, api_key: int) -> None:
         """Raise unless this API may be called now; then the connection must be closed."""
@@ -64,7 +72,10 @@ class ConnectionLogin:
         if self._session is None:  # as Kafka on a listener without SASL
             return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
         self._mechanism = mechanism
-        return self._session.handshake(mechanism, version=version, now_ms=self._logins.now_ms())
+        now_ms = self._logins.now_ms()
+        answer = self._session.handshake(mechanism, version=version, now_ms=now_ms)
+        self._look()
+        return answer
 
     async def authenticate(self, message: bytes) -> SaslAuthenticateResponse:
         """The answer to SaslAuthenticate, when it is this attempt's turn."""
@@ -107,6 +118,7 @@ class ConnectionLogin:
             answer = await loop.run_in_executor(self._logins.threads, take, message)
         else:
             answer = take(message)
+        self._look()
         self._note_outcome(user, self._session.state, self._session.failure)
         return answer
 
@@ -117,6 +129,7 @@ class ConnectionLogin:
             )
         except TooManyAttempts:
             self._is_refused = True
+            self._look()
             raise
         if wait_ms:
             await asyncio.sleep(wait_ms / 1000)
