@@ -26,6 +26,7 @@ from tests.support.raw_client import (
     fetch_request,
     produce_request,
 )
+from tests.support.waiting import eventually
 
 # A rested client may use ten seconds of its quota at once: 1 MB.
 BYTES_PER_SECOND = 100_000
@@ -101,6 +102,28 @@ def test_a_producer_that_does_not_obey_is_not_heard_meanwhile(broker: BrokerThre
         assert time.monotonic() - started > second.throttle_time_ms / 1000 * 0.95
     for answer in (first, second):
         assert answer.responses[0].partition_responses[0].error_code == 0
+
+
+def test_one_that_goes_while_it_is_not_heard_gives_back_its_place(broker: BrokerThread) -> None:
+    limit(broker, RAW, "producer_byte_rate", 1_000)  # half a burst costs nine minutes
+    with RawClient(broker.bootstrap) as client:
+        answer = client.call(
+            produce_request("orders", batch_of(HALF_A_BURST)), ProduceResponse, PRODUCE_VERSION
+        )
+        assert answer.throttle_time_ms > 60_000
+        client.send(produce_request("orders", batch_of(b"unheard")), PRODUCE_VERSION)
+        eventually(
+            lambda: broker.ask(lambda node: any(c.is_in_frame for c in node.connections)),
+            what="what it does not read is there",
+        )
+        broker.ask(lambda node: broker.server.close_idle(node, now_ms=node.now_ms()))
+        assert broker.ask(lambda node: len(node.connections)) == 1, "it is still there"
+
+    def has_none_after_a_look() -> bool:
+        broker.ask(lambda node: broker.server.close_idle(node, now_ms=node.now_ms()))
+        return broker.ask(lambda node: len(node.connections)) == 0
+
+    eventually(has_none_after_a_look, what="its place is free")
 
 
 def test_a_throttled_fetch_has_no_records_and_a_later_one_has_them(broker: BrokerThread) -> None:

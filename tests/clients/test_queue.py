@@ -14,8 +14,10 @@ import pytest
 
 from millstream import App, Broker, Job, LockLost, Queue
 from millstream.base.errors import MillstreamError
+from millstream.queues.letters import Death, headers_of
+from millstream.queues.outbox import PutFailed
 from millstream.queues.queue import BadTerms, JobSettled
-from millstream.queues.redrive import NoSuchLetter
+from millstream.queues.redrive import LetterTooLarge, NoSuchLetter
 from millstream.queues.terms import CannotSetUp, NoBroker
 from tests.clients.steps import Sent, eventually, produce, unique_name
 
@@ -321,6 +323,43 @@ def test_a_job_that_dies_again_tells_of_both_deaths(queue: Queue) -> None:
 
 
 # --- what goes wrong --------------------------------------------------------------------------
+
+
+def test_a_job_too_large_for_a_letter_stops_nothing(queues: Queues) -> None:
+    queue = queues.open(values="bytes", attempts_max=1)
+    with pytest.raises(PutFailed, match="too large"):
+        queue.put(b"x" * 1_000_001)
+    queue.put(b"x" * 999_900)  # with the headers of a letter it is over librdkafka's limit
+    fail_once(queue, ValueError("no"))
+    queue.put(b"small")
+    assert next_job(queue).value == b"small"
+
+
+def test_the_largest_job_that_its_topic_takes_can_be_a_letter(queues: Queues) -> None:
+    limits = {"bootstrap.servers": queues.bootstrap, "message.max.bytes": 1_100_000}
+    with Queue(queues.name, limits, values="bytes") as queue:
+        queue.put(b"x" * 1_048_400)
+        next_job(queue).reject("no")
+        assert [letter.death.reason for letter in queue.dead_letters()] == ["no"]
+
+
+def test_a_letter_that_is_too_large_to_be_put_back_is_named_and_holds_up_nobody(
+    queues: Queues,
+) -> None:
+    queue = queues.open()
+    queue.put("a")
+    next_job(queue).reject("no")
+    death = Death(
+        topic=queue.name, partition=0, offset=9, group=queue.terms.group, deliveries=1, reason="no"
+    )
+    letter = Sent(value=b"x" * 999_990, headers=headers_of(death))
+    limits: dict[str, Any] = {"message.max.bytes": 1_040_000}
+    produce(queues.bootstrap, queue.terms.dead_topic, [letter], limits)
+    with pytest.raises(LetterTooLarge, match=f"{queue.name}-0-9"):
+        queue.redrive()
+    queue.put("b")
+    assert next_job(queue).value == "b"
+    assert len(queue.redrive([f"{queue.name}-0-0"])) == 1
 
 
 @pytest.mark.parametrize("terms", [{"values": "yaml"}, {"attempts_max": 0}, {"attempts_max": 11}])

@@ -14,6 +14,7 @@ import pytest
 
 from millstream import App, Broker, Job, Queue
 from millstream.base.errors import MillstreamError
+from tests.support.broker_process import BrokerProcess, assert_no_traceback
 from tests.support.waiting import eventually
 
 JOBS = 200
@@ -109,3 +110,15 @@ def check(ledger: Ledger, letters: set[int]) -> None:
     assert ledger.rejected.keys() <= letters, "a rejected job without a letter"
     assert not ledger.acked.keys() & ledger.rejected.keys()
     assert {number for number in letters if number % 10} == set(), "a letter of a good job"
+
+
+def test_a_broker_that_is_stopped_while_a_job_is_held_ends_cleanly(tmp_path: Path) -> None:
+    with BrokerProcess(tmp_path / "data") as broker:
+        with App("shop", brokers=broker.bootstrap) as app:
+            jobs = app.queue("jobs")
+            jobs.put("a")
+            job = jobs.get(timeout=WITHIN_S)
+            assert broker.stop() == 0
+            assert job is not None
+        assert_no_traceback(broker.diagnostics)
+        assert "read-only" not in broker.diagnostics

@@ -22,13 +22,12 @@ from millstream.broker.client_quotas import (
     throttled,
     told,
 )
-from millstream.broker.connection_ends import certified_principal, peer_of
+from millstream.broker.connection_ends import certified_principal, has_hung_up, peer_of
 from millstream.broker.connection_login import LOGIN_FRAME_BYTES_MAX, ConnectionLogin
 from millstream.broker.connection_throttle import ConnectionThrottle
 from millstream.broker.handlers import HANDLERS, Call, Handler, Later, Peer
 from millstream.broker.node import Node
 from millstream.broker.request_memory import LargeRequest
-from millstream.broker.security.sasl_session import NotAuthenticated
 from millstream.broker.wire import (
     ApiKey,
     Buffer,
@@ -50,6 +49,9 @@ FRAME_SIZE = struct.Struct(">I")  # the protocol's int32; a negative one reads a
 SIZE_BYTES = FRAME_SIZE.size
 # No further request is taken up before such a one is answered.
 ALONE = FETCHES | {int(ApiKey.SASL_AUTHENTICATE)}
+# How long one connection may keep the loop with requests that came at once: then the others go on.
+# ApiVersions is 15 bytes long and needs no login.
+TURN_SECONDS_MAX = 0.01
 # Answers that the client does not take: past the first the connection is not read any more.
 WRITE_BUFFER_HIGH_BYTES = 1 << 20
 
@@ -103,6 +105,7 @@ class Connection(asyncio.BufferedProtocol):
         self._is_reading_paused = False
         self._waits_for_memory = False
         self._waits_for_sync = False
+        self._waits_for_turn = False
         self._throttle = ConnectionThrottle(
             node.quotas, now_ms=node.now_ms, when_heard=self._resume
         )
@@ -176,6 +179,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _take_frames(self) -> None:
         """Handle every whole frame in the buffer, as long as there is room for its answer."""
+        turn_ends_s = perf_counter() + TURN_SECONDS_MAX
         while not self._is_closing and self._large is None:
             available = self._end - self._start
             if available < SIZE_BYTES:
@@ -194,6 +198,8 @@ class Connection(asyncio.BufferedProtocol):
                 break
             self._start = start + size
             self._handle(self._buffer[start : self._start])
+            if perf_counter() > turn_ends_s:
+                self._wait_for_turn()
         if self._start == self._end:
             self._start = self._end = 0
 
@@ -203,7 +209,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _refuse_size(self, size: int) -> None:
         if size in TLS_HELLO_SIZES and self._node.config.tls is None:
-            self._turn_away("a TLS handshake, on a port without TLS (security.protocol)")
+            self._reject("a TLS handshake, on a port without TLS (security.protocol)")
             return
         which = "frame_bytes_max" if self.login.is_done else "before the login"
         limit = self._frame_bytes_max
@@ -249,6 +255,7 @@ class Connection(asyncio.BufferedProtocol):
             self._is_writing_paused
             or self._waits_for_sync
             or self._waits_for_memory
+            or self._waits_for_turn
             or self._throttle.is_muted
             or self._is_ending
             or len(self._slots) >= self._in_flight_max
@@ -283,6 +290,17 @@ class Connection(asyncio.BufferedProtocol):
         self._waits_for_sync = False
         self._resume()
 
+    def _wait_for_turn(self) -> None:
+        """Let the loop look after the others; a paused one is not read on in the same turn."""
+        if not self._waits_for_turn:
+            self._waits_for_turn = True
+            asyncio.get_running_loop().call_soon(self._turn_has_come)
+            self._pause()
+
+    def _turn_has_come(self) -> None:
+        self._waits_for_turn = False
+        self._resume()
+
     # --- requests and answers -----------------------------------------------------------------
 
     def _handle(self, frame: bytearray) -> None:
@@ -305,8 +323,6 @@ class Connection(asyncio.BufferedProtocol):
             )
             self._counts[header.api_key].note_request(len(frame))
             self._answer(handler, header, request, received_s, len(frame))
-        except NotAuthenticated as error:
-            self._turn_away(str(error))
         except MalformedMessage as error:
             self._reject(f"malformed request: {error}")
         except MillstreamError as error:
@@ -459,17 +475,12 @@ class Connection(asyncio.BufferedProtocol):
     # --- the end ------------------------------------------------------------------------------
 
     def _reject(self, reason: str) -> None:
-        """Take no more requests, and close when those that came before are answered."""
-        logger.warning("connection %s closed: %s", self.peer, reason)
-        self._finish()
+        """Take no more requests, and close when those that came before are answered.
 
-    def _turn_away(self, reason: str) -> None:
-        """The same for what a client does at once again, and for ever."""
+        What a client does wrong it does at once again, and for ever: not every time has a line.
+        """
         if line := self._node.complaints.about(self.peer.host, reason):
             logger.warning("connection %s closed: %s", self.peer, line)
-        self._finish()
-
-    def _finish(self) -> None:
         self._node.metrics.connections_rejected += 1
         self._is_ending = True
         if self._slots:
@@ -481,3 +492,17 @@ class Connection(asyncio.BufferedProtocol):
         self._is_closing = True
         if self._transport is not None:
             self._transport.close()
+
+    @property
+    def is_closing(self) -> bool:
+        """Until its client has taken what was written; it may never do that."""
+        return self._is_closing
+
+    def abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+    @property
+    def has_hung_up(self) -> bool:
+        """Whether the client has gone, which nobody notices while nothing is read."""
+        return self._transport is not None and has_hung_up(self._transport)

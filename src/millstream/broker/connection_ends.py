@@ -1,6 +1,7 @@
 """Who is at the two ends of a connection, as its transport and its TLS know them."""
 
 import asyncio
+import select
 
 from millstream.broker.handlers import Peer
 
@@ -22,3 +23,14 @@ def certified_principal(transport: asyncio.BaseTransport) -> str | None:
     from millstream.broker.security.tls import principal_of
 
     return principal_of(certificate)
+
+
+def has_hung_up(transport: asyncio.BaseTransport) -> bool:
+    """Whether the other side has closed its end, whatever of it is still unread. On Linux."""
+    connected = transport.get_extra_info("socket")
+    hung_up = getattr(select, "POLLRDHUP", 0)
+    if connected is None or not hung_up or connected.fileno() < 0:
+        return False
+    watched = select.poll()
+    watched.register(connected.fileno(), hung_up)
+    return bool(watched.poll(0))

@@ -111,28 +111,43 @@ class ConnectionLogin:
     async def _check(self, message: bytes, take: Any) -> Any:
         assert self._session is not None
         user = self._session.claimed_user(message)
-        if user is not None:
-            await self._wait_for_turn(user)
         if self._mechanism == PLAIN:
-            loop = asyncio.get_running_loop()
-            answer = await loop.run_in_executor(self._logins.threads, take, message)
-        else:
-            answer = take(message)
+            return await self._check_plain(message, take, user)
+        await _wait_ms(self._take_turn(user))
+        return self._noted(take(message), user)
+
+    async def _check_plain(self, message: bytes, take: Any, user: str | None) -> Any:
+        """One after the other, so that what became of an attempt counts for the next."""
+        async with self._logins.hashing:
+            wait_ms = self._take_turn(user)
+            if not wait_ms:
+                return await self._check_in_thread(message, take, user)
+        await _wait_ms(wait_ms)
+        async with self._logins.hashing:
+            return await self._check_in_thread(message, take, user)
+
+    async def _check_in_thread(self, message: bytes, take: Any, user: str | None) -> Any:
+        loop = asyncio.get_running_loop()
+        answer = await loop.run_in_executor(self._logins.threads, take, message)
+        return self._noted(answer, user)
+
+    def _noted(self, answer: Any, user: str | None) -> Any:
+        assert self._session is not None
         self._look()
         self._note_outcome(user, self._session.state, self._session.failure)
         return answer
 
-    async def _wait_for_turn(self, user: str) -> None:
+    def _take_turn(self, user: str | None) -> int:
+        if user is None:  # nothing will be checked yet
+            return 0
         try:
-            wait_ms = self._logins.attempts.take_turn(
+            return self._logins.attempts.take_turn(
                 self._address, user, now_ms=self._logins.now_ms()
             )
         except TooManyAttempts:
             self._is_refused = True
             self._look()
             raise
-        if wait_ms:
-            await asyncio.sleep(wait_ms / 1000)
 
     def _note_outcome(
         self, user: str | None, state: SessionState, failure: AuthenticationFailed | None
@@ -141,3 +156,8 @@ class ConnectionLogin:
             self._logins.note_failure(self._address, user or failure.user, failure)
         elif user is not None and state is SessionState.AUTHENTICATED:
             self._logins.note_success(self._address, user)
+
+
+async def _wait_ms(wait_ms: int) -> None:
+    if wait_ms:
+        await asyncio.sleep(wait_ms / 1000)

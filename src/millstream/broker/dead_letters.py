@@ -8,9 +8,11 @@ written, the record stays in its queue.
 import asyncio
 import contextlib
 import logging
-from collections.abc import Iterable, Iterator
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
+from typing import NamedTuple
 
 from millstream.base.clock import Clock
 from millstream.base.dead_letter_headers import (
@@ -24,7 +26,6 @@ from millstream.base.dead_letter_headers import (
     TOPIC_HEADER,
 )
 from millstream.base.errors import MillstreamError
-from millstream.base.offsets import OffsetRange
 from millstream.base.record import Header, Record
 from millstream.broker.config import BrokerConfig
 from millstream.broker.group_commit import GroupCommit
@@ -76,12 +77,16 @@ class DeadLetterOffice:
         log = source.partition(key.partition).log
         loop = asyncio.get_running_loop()
         now_ms = self._now_ms()
-        for letter in letters:
-            found = await loop.run_in_executor(self._read_threads, _read, log, letter.offsets)
-            target = await self._target(name, log.config.message_bytes_max)
-            records = [_letter_of(one, letter, source.name, key, now_ms) for one in found]
-            await self._append(target, key.partition, records)
-            self.written_count += len(records)
+        ordered = sorted(letters, key=lambda letter: letter.offsets.start)
+        offset = _next_offset(ordered, 0)
+        while offset is not None:
+            read = await loop.run_in_executor(self._read_threads, _read, log, ordered, offset)
+            records = [_letter_of(*one, source.name, key, now_ms) for one in read.given_up]
+            if records:
+                target = await self._target(name, log.config.message_bytes_max)
+                await self._append(target, key.partition, records)
+                self.written_count += len(records)
+            offset = _next_offset(ordered, read.end)
 
     async def _target(self, name: str, record_bytes_max: int) -> Topic:
         """Made if it is not there and may be made; its letters stay until somebody deletes them."""
@@ -111,25 +116,47 @@ class DeadLetterOffice:
             )  # fmt: skip
 
 
-def _read(log: PartitionLog, offsets: OffsetRange) -> list[Record]:
-    """The records that are still there. It may wait for the device: call it in a thread."""
-    return [*_records_in(log, offsets)]
+class GivenUp(NamedTuple):
+    """Records that letters are about, and where to read on."""
+
+    given_up: list[tuple[Record, DeadLetter]]
+    end: int
 
 
-def _records_in(log: PartitionLog, offsets: OffsetRange) -> Iterator[Record]:
-    offset = offsets.start
-    while offset < offsets.end:
-        try:
-            span = log.read(offset, bytes_max=READ_BYTES)
-        except OffsetOutOfRange:  # deleted meanwhile
-            span = memoryview(b"")
-        if not span:
-            return
-        for batch in _batches(span):
-            header = read_header(batch)
-            offset = header.last_offset + 1
-            if not header.is_control and header.base_offset < offsets.end:
-                yield from (one for one in decode_records(batch) if one.offset in offsets)
+def _next_offset(letters: Sequence[DeadLetter], offset: int) -> int | None:
+    """The first offset from `offset` on that a letter is about; they are in order."""
+    for letter in letters:
+        if letter.offsets.end > offset:
+            return max(letter.offsets.start, offset)
+    return None
+
+
+def _read(log: PartitionLog, letters: Sequence[DeadLetter], offset: int) -> GivenUp:
+    """Of the next mebibyte, what is still there. It may wait for the device: call it in a
+    thread."""
+    try:
+        span = log.read(offset, bytes_max=READ_BYTES)
+    except OffsetOutOfRange:  # deleted meanwhile; what lies behind may still be there
+        return GivenUp([], max(offset + 1, log.start_offset))
+    given_up: list[tuple[Record, DeadLetter]] = []
+    starts = [letter.offsets.start for letter in letters]
+    end = offset + 1
+    for batch in _batches(span):
+        header = read_header(batch)
+        end = max(end, header.last_offset + 1)
+        if not header.is_control and header.base_offset < letters[-1].offsets.end:
+            there = (one for one in decode_records(batch) if one.offset >= offset)
+            given_up += _in_letters(there, letters, starts)
+    return GivenUp(given_up, end if span else letters[-1].offsets.end)
+
+
+def _in_letters(
+    records: Iterable[Record], letters: Sequence[DeadLetter], starts: Sequence[int]
+) -> Iterator[tuple[Record, DeadLetter]]:
+    for record in records:
+        letter = letters[bisect_right(starts, record.offset) - 1]
+        if record.offset in letter.offsets:
+            yield record, letter
 
 
 def _batches(span: memoryview) -> Iterator[memoryview]:

@@ -80,6 +80,7 @@ class Logins:
         # One change at a time: each is checked against what the one before it has left.
         self._turn = asyncio.Lock()
         self._hashing = ThreadPoolExecutor(HASH_THREADS, thread_name_prefix="login")
+        self.hashing = asyncio.Lock()  # whose password the thread checks
 
     def close(self) -> None:
         self._hashing.shutdown(wait=False, cancel_futures=True)

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 # Clients bring names that do not exist, too: they must not fill the memory.
 PASSED_MAX = 10_000
+PASSED_LENGTH_MAX = 255  # as topics; group ids may be longer, and are asked for every time
 
 
 class AccessDenied(Rejected):
@@ -110,6 +111,8 @@ class NamePermit:
         return is_topic and name in PRIVATE_TOPICS and not self._permit.knows_private_topics
 
     def _remember(self, name: str) -> None:
+        if len(name) > PASSED_LENGTH_MAX:
+            return
         if self._epoch != self._permit.control.epoch or len(self._passed) >= PASSED_MAX:
             self._passed.clear()
             self._epoch = self._permit.control.epoch

@@ -66,6 +66,8 @@ PRODUCER_UNUSED_MS_MAX = 24 * 3600 * 1000
 TRANSACTIONAL_ID_UNUSED_MS_MAX = 7 * 24 * 3600 * 1000
 # How often timed-out transactions are looked for.
 TRANSACTION_CHECK_INTERVAL_MS = 1_000
+# Every acknowledgement grows it, and all of it is read at the start.
+SHARE_STATE_CHECK_INTERVAL_MS = 60_000
 # How often the end of the certificate is looked at.
 CERTIFICATE_CHECK_INTERVAL_MS = 24 * 3600 * 1000
 
@@ -276,10 +278,12 @@ class BrokerServer:
             node.metadata.rewrite_if_worth_it(now_ms=self._now_ms())
             node.groups.rewrite_if_worth_it()
             node.transactions.rewrite_if_worth_it()
-            node.share_partitions.rewrite_if_worth_it()
             node.quotas.forget_idle()
             await node.groups.expire()
             await node.transactions.forget_unused(unused_ms=TRANSACTIONAL_ID_UNUSED_MS_MAX)
+
+        async def share_state() -> None:
+            node.share_partitions.rewrite_if_worth_it()
 
         async def certificates() -> None:
             self._protection.warn_of_expiry()
@@ -296,6 +300,7 @@ class BrokerServer:
             (compaction, config.compaction_check_interval_ms),
             (connections, STALLED_MS_MAX // 6),
             (state, config.retention_check_interval_ms),
+            (share_state, SHARE_STATE_CHECK_INTERVAL_MS),
             (transactions, TRANSACTION_CHECK_INTERVAL_MS),
             (certificates, CERTIFICATE_CHECK_INTERVAL_MS),
         ):
@@ -339,10 +344,16 @@ class BrokerServer:
     def close_idle(self, node: Node, *, now_ms: int) -> None:
         """Close connections from which nothing came for too long, unless we made them wait."""
         for connection in tuple(node.connections):
-            if connection.has_open_requests or connection.waits_for_us:
+            if connection.is_closing:  # since the last look, and its client takes nothing
+                connection.abort()
+                continue
+            has_gone = connection.waits_for_us and connection.has_hung_up
+            if not has_gone and (connection.has_open_requests or connection.waits_for_us):
                 continue
             quiet_ms = now_ms - connection.active_ms
-            if not connection.login.is_done and now_ms - connection.made_ms > LOGIN_MS_MAX:
+            if has_gone:
+                reason = "its client has gone; silent"
+            elif not connection.login.is_done and now_ms - connection.made_ms > LOGIN_MS_MAX:
                 reason = "without a login"
             elif connection.is_in_frame and quiet_ms > STALLED_MS_MAX:
                 reason = "silent in the middle of a request"

@@ -24,7 +24,7 @@ from millstream.broker.share.acknowledgement import (
 from millstream.broker.share.acquisition import Demand
 from millstream.broker.share.share_partition import DeadLetters, SharePartition
 from millstream.broker.share.share_sessions import SessionKey, ShareSessions
-from millstream.broker.share.share_state import ShareState
+from millstream.broker.share.share_state import NO_START_OFFSET, ShareState
 from millstream.broker.share.share_state_records import SharePartitionKey, StoredShare
 from millstream.broker.share_reads import (
     READ_BYTES_MIN,
@@ -281,10 +281,17 @@ class SharePartitions:
     # --- offsets ------------------------------------------------------------------------------
 
     async def set_start(self, group_id: str, offsets: Mapping[TopicIdPartition, int]) -> None:
-        """Begin anew at these; returns when that is durable. For a group without members."""
+        """Begin anew at these; returns when that is durable. For a group without members.
+
+        -1: as if it had never been there, where its `share.auto.offset.reset` says.
+        """
+        forgotten = [place for place, offset in offsets.items() if offset == NO_START_OFFSET]
+        shares = [self.find(group_id, place) for place in forgotten]
+        await self._forget([share for share in shares if share is not None])
         stores = [
             self._store.store(self._begin_at(SharePartitionKey(group_id, *place), offset))
             for place, offset in offsets.items()
+            if offset != NO_START_OFFSET
         ]
         await asyncio.gather(*(asyncio.shield(stored) for stored in stores))
 
@@ -334,7 +341,9 @@ class SharePartitions:
         return bool(self._burials)
 
     def stop(self) -> None:
-        """No lock runs out any more."""
+        """No lock runs out any more, and connections that end give nothing back: whatever is held
+        now is nobody's after the start, as after a crash."""
+        self._store.close()
         for share in self:
             share.forget_deadline()
 

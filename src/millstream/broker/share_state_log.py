@@ -15,11 +15,10 @@ from millstream.broker.durable_state import STATE_LOG_CONFIG
 from millstream.broker.group_commit import GroupCommit
 from millstream.broker.partition import ServedPartition
 from millstream.broker.share.share_state_records import (
+    ShareHistories,
     SharePartitionKey,
     ShareStateRecord,
     StoredShare,
-    read_share_key,
-    replay,
 )
 from millstream.broker.topics import INTERNAL_TOPIC_IDS, SHARE_STATE_TOPIC
 from millstream.log.log_directory import LogDirectory
@@ -44,13 +43,13 @@ class ShareStateLog:
 
     def load(self) -> dict[SharePartitionKey, StoredShare]:
         """What all records add up to."""
-        stored: dict[SharePartitionKey, StoredShare] = {}
+        histories = ShareHistories()
         start_offset = self.partition.log.start_offset
         for batch in batches_of(self.partition.log):
             for record in decode_records(batch):
                 if record.offset >= start_offset:
-                    _replay_into(stored, record)
-        return stored
+                    histories.add(record.key or b"", record.value)
+        return histories.replay()
 
     def put(self, records: Sequence[ShareStateRecord], *, now_ms: int) -> "asyncio.Future[None]":
         """Append them in one batch; the future is done when they are durable, or failed."""
@@ -87,14 +86,6 @@ class ShareStateLog:
             self._rewritten_bytes = log.size_bytes
         finally:
             self.partition.settle()
-
-
-def _replay_into(stored: dict[SharePartitionKey, StoredShare], record: Record) -> None:
-    data = record.key or b""
-    key = read_share_key(data)
-    share = replay(stored.pop(key, None), data, record.value)
-    if share is not None:
-        stored[key] = share
 
 
 def _batch(records: Iterable[ShareStateRecord], now_ms: int) -> bytearray:

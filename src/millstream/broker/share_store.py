@@ -27,6 +27,11 @@ class ShareStore:
         self._changed: dict[ServedShare, None] = {}
         self._next: Stored | None = None
         self._is_under_way = False
+        self._is_closed = False
+
+    def close(self) -> None:
+        """Nothing more is written. What waited for an answer has it by now."""
+        self._is_closed = True
 
     def store(self, share: ServedShare) -> Stored:
         """Done when all that the share has decided so far is durable; or failed.
@@ -44,7 +49,7 @@ class ShareStore:
     def _write(self) -> None:
         waiting, self._next = self._next, None
         changed, self._changed = self._changed, {}
-        if waiting is None:
+        if waiting is None or self._is_closed:
             return
         now_ms = self._now_ms()
         found = [share.next_record(now_ms=now_ms) for share in changed]

@@ -6,6 +6,7 @@
 Values in, values out; `acls.py` asks the cluster.
 """
 
+from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +14,7 @@ from millstream.commands.connecting import admin_api
 from millstream.commands.options import BadOption
 
 ANYWHERE = "*"
+USER = "User:"
 CLUSTER_NAME = "kafka-cluster"
 # By the commands' word, the client's name for it.
 RESOURCES = {
@@ -76,11 +78,26 @@ class AccessRule:
 
 
 def parse_principal(text: str) -> str:
-    """`ada` is short for `User:ada`."""
+    """`ada` is short for `User:ada`. Any kind, since there may be rules of it; none but users log in."""
     kind, colon, name = text.partition(":")
     if not text or (colon and not (kind and name)):
         raise BadOption(option="--principal", value=text, allowed="a user, as ada or User:ada")
-    return text if colon else f"User:{text}"
+    return text if colon else f"{USER}{text}"
+
+
+def parse_user_principal(text: str) -> str:
+    """For a new rule: one of another kind, such as `user:ada`, would never match anybody."""
+    principal = parse_principal(text)
+    if not principal.startswith(USER):
+        meant = f"{USER}{principal.partition(':')[2]}"
+        raise BadOption(option="--principal", value=text, allowed=f"a user, as {meant}")
+    return principal
+
+
+def unknown_users(principals: Iterable[str], known: Container[str]) -> list[str]:
+    """Whom a rule names and nobody can log in as by password; certificates have names like CN=ada."""
+    names = dict.fromkeys(principal.removeprefix(USER) for principal in principals)
+    return [name for name in names if name not in known and name != "*" and "=" not in name]
 
 
 def parse_operation(text: str) -> str:

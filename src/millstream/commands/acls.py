@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from millstream.base.errors import Rejected
+from millstream.base.errors import MillstreamError, Rejected
 from millstream.commands.access_rules import (
     ANYWHERE,
     CLUSTER_NAME,
@@ -16,8 +16,10 @@ from millstream.commands.access_rules import (
     Resource,
     parse_operation,
     parse_principal,
+    parse_user_principal,
+    unknown_users,
 )
-from millstream.commands.cluster import open_cluster
+from millstream.commands.cluster import Cluster, open_cluster
 from millstream.commands.options import BadUsage, Brokers, Json, Yes
 from millstream.commands.output import confirm, counted, print_json, print_table, say
 from millstream.commands.plain_help import PlainCommand
@@ -98,7 +100,7 @@ def add(
         raise BadUsage("say what it is about: --topic, --group, --transactional-id or --cluster")
     rules = [
         AccessRule(
-            principal=parse_principal(who),
+            principal=parse_user_principal(who),
             resource=resource,
             operation=parse_operation(what),
             is_allowed=not deny,
@@ -108,12 +110,23 @@ def add(
         for resource in resources
         for what in operation
     ]
-    open_cluster(brokers).add_rules(rules)
+    connected = open_cluster(brokers)
+    connected.add_rules(rules)
     if json:
         print_json([rule.to_json() for rule in rules])
-        return
-    for rule in rules:
-        typer.echo(str(rule))
+    else:
+        typer.echo("\n".join(map(str, rules)))
+    _note_unknown_users(connected, rules)
+
+
+def _note_unknown_users(cluster: Cluster, rules: list[AccessRule]) -> None:
+    try:
+        known = cluster.users()
+    except MillstreamError:
+        return  # the rules are made; a hint is not worth an error
+    # Where nobody has a password of the broker's, users come from somewhere else.
+    for name in unknown_users((rule.principal for rule in rules), known) if known else ():
+        say(f"There is no user {name} yet. `millstream users add {name}` adds one.")
 
 
 @app.command("list", cls=PlainCommand)

@@ -1,7 +1,8 @@
 """`millstream consume`: records to lines.
 
-Without a group it reads by itself and leaves no trace on the broker. With a group it commits what
-it has printed, after it is printed. Follows until Ctrl-C, unless told where to stop.
+Without a group it reads by itself, leaves no trace on the broker and needs no right but to read the
+topic. With a group it commits what it has printed, after it is printed. Follows until Ctrl-C, unless
+told where to stop.
 """
 
 import sys
@@ -46,6 +47,8 @@ POLL_SECONDS = 0.2
 BATCH_RECORDS_MAX = 500
 # Group coordinators expire a consumer that has no session for this long; a crash is noticed so.
 SESSION_TIMEOUT_MS = 10_000
+# librdkafka asks for a group's coordinator, and tells if it may not, also where no group is needed.
+NOT_OF_THE_GROUP = "GROUP_AUTHORIZATION_FAILED"
 
 
 class Stop:
@@ -239,7 +242,9 @@ def _run(
             messages = consumer.consume(BATCH_RECORDS_MAX, POLL_SECONDS)
             if not messages:
                 watch.check()
-            taken = _taken(messages, stop, watch)
+            taken = _taken(
+                messages, stop, watch, None if starts is not None else config["group.id"]
+            )
             if not taken and reader_is_gone():
                 break  # on a quiet topic no write would tell
             _write(write(_record(message)) for message in taken)
@@ -257,7 +262,9 @@ def _ours(consumer: Any) -> frozenset[Partition]:
     return frozenset(Partition(at.topic, at.partition) for at in consumer.assignment())
 
 
-def _taken(messages: "Iterable[Message]", stop: Stop, watch: Watch) -> "list[Message]":
+def _taken(
+    messages: "Iterable[Message]", stop: Stop, watch: Watch, group: str | None
+) -> "list[Message]":
     taken = []
     for message in messages:
         part = Partition(str(message.topic()), message.partition() or 0)
@@ -267,8 +274,11 @@ def _taken(messages: "Iterable[Message]", stop: Stop, watch: Watch) -> "list[Mes
                 taken.append(message)
         elif error.name() == "_PARTITION_EOF":
             stop.reached(part, offset)
+        elif group is None and error.name() == NOT_OF_THE_GROUP:
+            continue
         elif not error.retriable() and error.name() != "_ALL_BROKERS_DOWN":
-            raise error_from(error, doing=f"read {part}", brokers=bootstrap(watch.brokers))
+            doing = f"read {part}" if message.topic() else f"read as a member of group {group}"
+            raise error_from(error, doing=doing, brokers=bootstrap(watch.brokers))
     return taken
 
 

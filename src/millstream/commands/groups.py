@@ -210,11 +210,12 @@ def partition_lags(cluster: Cluster, group: Group) -> list[PartitionLag]:
     topics = _topics_of(group, places)
     wanted = cluster.partitions_of(sorted(topics & set(cluster.topic_names())))
     offsets = cluster.available(wanted)
-    retentions = cluster.retentions(sorted({part.topic for part in wanted}))
+    retentions = cluster.visible_retentions(sorted({part.topic for part in wanted}))
+    losing = {topic for topic, retention in retentions.items() if retention.by_time}
     behind = {
         part: max(place.offset, offsets[part].start)
         for part, place in places.items()
-        if part in offsets and place.offset < offsets[part].end and retentions[part.topic].by_time
+        if part in offsets and place.offset < offsets[part].end and part.topic in losing
     }
     times_ms = cluster.times_of_records(behind)
     return [
@@ -223,7 +224,7 @@ def partition_lags(cluster: Cluster, group: Group) -> list[PartitionLag]:
             partition=part.number,
             place=places.get(part),
             available=offsets[part],
-            retention=retentions[part.topic],
+            retention=retentions.get(part.topic),
             next_record_ms=times_ms.get(part),
             member=None if group.is_share else owners.get(part),  # there it has several
         )
@@ -278,8 +279,8 @@ def _partition_to_json(part: PartitionLag, now_ms: int) -> dict[str, Any]:
         "headroom": part.headroom,
         "lost": part.lost,
         "loses_data_in_ms": part.loses_data_in_ms(now_ms=now_ms),
-        "retention_ms": part.retention.retention_ms,
-        "retention_bytes": part.retention.retention_bytes,
+        "retention_ms": part.retention.retention_ms if part.retention else None,
+        "retention_bytes": part.retention.retention_bytes if part.retention else None,
         "risk": part.risk(now_ms=now_ms),
         **(_member_to_json(part.member) if part.member else {"consumer": None}),
     }

@@ -68,7 +68,8 @@ class PartitionLag:
     partition: int
     place: Place | None
     available: OffsetRange
-    retention: Retention
+    retention: Retention | None
+    """None when the caller may not see it."""
     next_record_ms: int | None
     """When the next record to read was written; None when there is none or it is not known."""
     member: Member | None
@@ -98,15 +99,18 @@ class PartitionLag:
 
         Segments are dropped whole, so it is often later, never sooner. None: it will not happen.
         """
-        if not self.lag or not self.retention.by_time or self.next_record_ms is None:
+        kept = self.retention
+        if not self.lag or kept is None or not kept.by_time or self.next_record_ms is None:
             return None
-        return max(0, self.next_record_ms + self.retention.retention_ms - now_ms)
+        return max(0, self.next_record_ms + kept.retention_ms - now_ms)
 
     def risk(self, *, now_ms: int) -> str:
         if self.lost:
             return f"ALREADY LOST {self.lost:,} {'record' if self.lost == 1 else 'records'}"
         if not self.lag:
             return "none" if self.lag == 0 else "-"
+        if self.retention is None:
+            return "unknown"
         by_size = "by size" if self.retention.by_size else ""
         left_ms = self.loses_data_in_ms(now_ms=now_ms)
         if left_ms is None:

@@ -41,8 +41,8 @@ def list_topics(
     cluster = open_cluster(brokers)
     names = [name for name in cluster.topic_names() if internal or not name.startswith("__")]
     offsets = cluster.available(cluster.partitions_of(names))
-    configs = cluster.configs(names)
-    found = [_summary(name, offsets, configs[name]) for name in names]
+    configs = cluster.visible_configs(names)
+    found = [_summary(name, offsets, configs.get(name)) for name in names]
     if json:
         print_json(found)
     elif not found:
@@ -93,14 +93,14 @@ def create(
 
 
 def _report_created(cluster: Cluster, topics: list[str], created: list[str], *, json: bool) -> None:
-    counts, configs = cluster.require_topics(topics), cluster.configs(topics)
+    counts, configs = cluster.require_topics(topics), cluster.visible_configs(topics)
     if json:
         print_json([{"topic": t, "partitions": counts[t], "created": t in created} for t in topics])
         return
     for topic in topics:
         did = "Created topic" if topic in created else "Topic exists already:"
-        kept = retention_from(configs[topic])
-        typer.echo(f"{did} {topic}: {counted(counts[topic], 'partition')}, retention {kept}")
+        kept = f", retention {retention_from(configs[topic])}" if topic in configs else ""
+        typer.echo(f"{did} {topic}: {counted(counts[topic], 'partition')}{kept}")
 
 
 @app.command(cls=PlainCommand)
@@ -114,35 +114,39 @@ def describe(
 ) -> None:
     """Show a topic's configs and partitions.
 
-    Each partition with its offsets, its newest record, and where its copies are.
+    Each partition with its offsets, its newest record, and where its copies are. Configs are left
+    out where you may not see them (describe-configs).
     """
     cluster = open_cluster(brokers)
     offsets = cluster.available(cluster.partitions_of(topics))
     newest = cluster.newest_times_ms(offsets)
-    configs = cluster.configs(topics)
-    described = [_description(cluster, topic, offsets, newest, configs[topic]) for topic in topics]
+    configs = cluster.visible_configs(topics)
+    described = [
+        _description(cluster, topic, offsets, newest, configs.get(topic)) for topic in topics
+    ]
     if json:
         print_json(described)
         return
     for position, (topic, description) in enumerate(zip(topics, described, strict=True)):
         if position:
             typer.echo("")
-        _print_description(description, configs[topic], all_configs=all_configs)
+        _print_description(description, configs.get(topic, {}), all_configs=all_configs)
 
 
 def _summary(
-    topic: str, offsets: dict[Partition, OffsetRange], config: dict[str, ConfigValue]
+    topic: str, offsets: dict[Partition, OffsetRange], config: dict[str, ConfigValue] | None
 ) -> dict[str, object]:
+    """`config` is None where the caller may not see it."""
     own = [within for part, within in offsets.items() if part.topic == topic]
-    retention = retention_from(config)
+    retention = None if config is None else retention_from(config)
     return {
         "topic": topic,
         "partitions": len(own),
         "records": sum(map(len, own)),
-        "retention": str(retention),
-        "retention_ms": retention.retention_ms,
-        "retention_bytes": retention.retention_bytes,
-        "cleanup_policy": retention.cleanup_policy,
+        "retention": str(retention) if retention else None,
+        "retention_ms": retention.retention_ms if retention else None,
+        "retention_bytes": retention.retention_bytes if retention else None,
+        "cleanup_policy": retention.cleanup_policy if retention else None,
     }
 
 
@@ -151,7 +155,7 @@ def _description(
     topic: str,
     offsets: dict[Partition, OffsetRange],
     newest: dict[Partition, int | None],
-    config: dict[str, ConfigValue],
+    config: dict[str, ConfigValue] | None,
 ) -> dict[str, object]:
     layout = cluster.layout(topic)
     parts = []
@@ -170,9 +174,13 @@ def _description(
             }
         )
     return _summary(topic, offsets, config) | {
-        "configs": {name: entry.value for name, entry in sorted(config.items()) if entry.own},
+        "configs": None if config is None else _own_values(config),
         "partition_details": parts,
     }
+
+
+def _own_values(config: dict[str, ConfigValue]) -> dict[str, str]:
+    return {name: entry.value for name, entry in sorted(config.items()) if entry.own}
 
 
 def _print_description(
@@ -180,7 +188,7 @@ def _print_description(
 ) -> None:
     typer.secho(f"Topic {description['topic']}", bold=True)
     typer.echo(f"  records    {description['records']:,}")
-    typer.echo(f"  retention  {description['retention']}")
+    typer.echo(f"  retention  {description['retention'] or '-'}")
     for name, entry in sorted(config.items()):
         if entry.own or all_configs:
             mark = "" if entry.own else "  (default)"

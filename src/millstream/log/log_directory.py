@@ -41,6 +41,8 @@ from millstream.log.segment import LOG_SUFFIX
 logger = logging.getLogger(__name__)
 
 FORMAT_VERSION = 1
+# Credentials and everybody's records are in it: others of this machine have no business there.
+DIRECTORY_MODE = 0o700
 META_FILE = "millstream.json"
 LOCK_FILE = "millstream.lock"
 CLEAN_FILE = ".kafka_cleanshutdown"
@@ -113,7 +115,7 @@ class LogDirectory:
     def _take_lock(self, path: Path) -> FileLock:
         if isinstance(self.disk, RealDisk):
             try:
-                path.mkdir(parents=True, exist_ok=True)
+                path.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
             except FileExistsError as error:
                 raise Unwritable(path=path, reason="a file is there, not a directory") from error
             except OSError as error:

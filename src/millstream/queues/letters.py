@@ -132,27 +132,32 @@ def _number(facts: dict[str, str], name: str) -> int:
     return int(text) if text.isdecimal() else -1
 
 
+LetterKey = tuple[str, int]  # a letter's id, and when its job was put
+
+
 def letters_in(records: Iterable[Record]) -> list[DeadLetter]:
-    """All letters of a dead-letter topic in its order, each once, those put back marked as such."""
-    letters: dict[str, DeadLetter] = {}
+    """All letters of a dead-letter topic in its order, each once, those put back marked as such.
+
+    Two letters of one id tell of one job if it was put at the same time; or else the queue's topic
+    was deleted and made again, and its offsets began anew.
+    """
+    letters: dict[LetterKey, DeadLetter] = {}
+    dead: dict[str, list[LetterKey]] = {}  # not put back so far, by id
     for record in records:
         redriven = dict(record.headers).get(REDRIVEN_HEADER)
         deaths = [*deaths_in(record.headers)]
         if redriven is not None:
-            _mark_redriven(letters, redriven.decode("utf-8", "replace"), record.timestamp_ms)
+            for key in dead.pop(redriven.decode("utf-8", "replace"), ()):
+                letters[key] = replace(letters[key], redriven_ms=record.timestamp_ms)
         elif deaths:
             letter = _letter_from(record, deaths)
-            known = letters.get(letter.id)
-            if known is None:
-                letters[letter.id] = letter
+            key = (letter.id, letter.death.put_ms)
+            if key in letters:
+                letters[key] = replace(letters[key], copies=letters[key].copies + 1)
             else:
-                letters[letter.id] = replace(known, copies=known.copies + 1)
+                letters[key] = letter
+                dead.setdefault(letter.id, []).append(key)
     return [*letters.values()]
-
-
-def _mark_redriven(letters: dict[str, DeadLetter], letter_id: str, now_ms: int) -> None:
-    if letter_id in letters:
-        letters[letter_id] = replace(letters[letter_id], redriven_ms=now_ms)
 
 
 def _letter_from(record: Record, deaths: Sequence[Death]) -> DeadLetter:

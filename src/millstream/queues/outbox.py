@@ -57,6 +57,8 @@ class Outbox:
         return [future.result() for future in [self._send(topic, one) for one in records]]
 
     def _send(self, topic: str, record: Record) -> "Future[Receipt]":
+        from confluent_kafka import KafkaException
+
         future: Future[Receipt] = Future()
 
         def on_delivery(error: Any, message: Any) -> None:
@@ -75,6 +77,8 @@ class Outbox:
                     on_delivery=on_delivery,
                 )
                 return future
+            except KafkaException as error:  # too large, for one
+                raise PutFailed(topic=topic, reason=error.args[0].str()) from error
             except BufferError:  # librdkafka's queue is full: let it drain
                 self._producer.poll(FULL_QUEUE_POLL_SECONDS)
 

@@ -283,8 +283,17 @@ class Queue:
             if delivery.count <= self.attempts_max:
                 return job
             # Its workers froze or lost their locks, so nobody could give it up before.
-            with contextlib.suppress(LockLost):
-                job.reject(f"given up: delivered {delivery.count - 1} times without an answer")
+            self._give_up(job)
+
+    def _give_up(self, job: Job) -> None:
+        """If no letter can be written, it goes back: at its own limit the broker writes one."""
+        try:
+            job.reject(f"given up: delivered {job.delivery_count - 1} times without an answer")
+        except LockLost:
+            pass
+        except PutFailed as error:
+            logger.error("queue %s: no dead letter of job %s: %s", self.name, job.id, error)
+            job._give_back()
 
     def __iter__(self) -> Iterator[Job]:
         """Jobs as they come, until the queue is closed."""

@@ -5,6 +5,7 @@ transactional id for each queue: a second redrive at the same time fences the fi
 what that one has done.
 """
 
+import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -15,6 +16,9 @@ from millstream.queues.terms import QueueTerms
 
 ANSWER_SECONDS_MAX = 30.0
 LETTERS_PER_TRANSACTION = 500
+# A redrive that is killed leaves its transaction open, and the queue's workers, who read committed
+# jobs only, get nothing that was put behind it until then.
+TRANSACTION_MS_MAX = 15_000
 # Of a consumer that joins no group and commits nothing librdkafka still wants a name.
 READER = "millstream-dead-letters"
 
@@ -31,6 +35,17 @@ class NoDeadLetterTopic(Rejected):
         self.topic = topic
 
 
+class LetterTooLarge(Rejected):
+    """With the history of its deaths a job can be larger than it was when it was put."""
+
+    def __init__(self, *, queue: str, letter_id: str, reason: str) -> None:
+        super().__init__(
+            f"queue {queue}: dead letter {letter_id} cannot be put back ({reason}); raise "
+            "message.max.bytes of the client and max.message.bytes of the topic, or name the others"
+        )
+        self.queue, self.letter_id = queue, letter_id
+
+
 class RedriveFailed(Retryable):
     def __init__(self, *, queue: str, reason: str) -> None:
         super().__init__(f"queue {queue}: the redrive stopped ({reason}); start it again")
@@ -45,7 +60,13 @@ def redrive(terms: QueueTerms, config: Mapping[str, Any], ids: list[str] | None)
     """The ids of the letters that were put back now."""
     from confluent_kafka import KafkaException, Producer
 
-    producer = Producer({**config, "transactional.id": f"{terms.group}.redrive"})
+    producer = Producer(
+        {
+            **config,
+            "transactional.id": f"{terms.group}.redrive",
+            "transaction.timeout.ms": TRANSACTION_MS_MAX,
+        }
+    )
     try:
         producer.init_transactions(ANSWER_SECONDS_MAX)
         wanted = _wanted(terms, read_letters(terms, config), ids)
@@ -70,11 +91,31 @@ def _wanted(
 
 
 def _put_back(producer: Any, terms: QueueTerms, letters: Sequence[DeadLetter]) -> None:
+    """All of them, or none."""
+    from confluent_kafka import KafkaException
+
     producer.begin_transaction()
-    for letter in letters:
+    try:
+        for letter in letters:
+            _put_back_one(producer, terms, letter)
+        producer.commit_transaction(ANSWER_SECONDS_MAX)
+    except BaseException:  # Ctrl-C, too
+        with contextlib.suppress(KafkaException):  # fenced: it is over already
+            producer.abort_transaction(ANSWER_SECONDS_MAX)
+        raise
+
+
+def _put_back_one(producer: Any, terms: QueueTerms, letter: DeadLetter) -> None:
+    from confluent_kafka import KafkaException
+
+    try:
         _send(producer, terms.name, job_record(letter))
-        _send(producer, terms.dead_topic, redriven_record(letter.id))
-    producer.commit_transaction(ANSWER_SECONDS_MAX)
+    except KafkaException as error:
+        if error.args[0].name() != "MSG_SIZE_TOO_LARGE":
+            raise
+        reason = error.args[0].str()
+        raise LetterTooLarge(queue=terms.name, letter_id=letter.id, reason=reason) from error
+    _send(producer, terms.dead_topic, redriven_record(letter.id))
 
 
 def _send(producer: Any, topic: str, record: Record) -> None:

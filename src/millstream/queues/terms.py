@@ -1,8 +1,8 @@
 """A queue's terms at the broker: its two topics, and the configuration of its group.
 
-Set when a queue is first used, by whoever comes first; what is so already is left alone. Only what
-the broker knows is set, so that the same code runs on Apache Kafka, which has no dead-letter topic
-of its own before 4.4.
+Set when a process first uses a queue. Its topics are left as they are; of the group's configuration
+what differs is set anew, so that whoever came last has said it. Only what the broker knows is set,
+so that the same code runs on Apache Kafka, which has no dead-letter topic of its own before 4.4.
 """
 
 from collections.abc import Mapping
@@ -19,6 +19,9 @@ DEAD_SUFFIX = ".dead"
 # that a job whose worker froze still comes back to one that writes a letter about it.
 DELIVERIES_MAX = 10
 DELIVERIES_SPARE = 5
+# Letters stay, and are larger than their jobs: the largest record of a topic that nobody has
+# configured (Kafka's message.max.bytes), and room for headers.
+DEAD_TOPIC_CONFIG = {"retention.ms": "-1", "max.message.bytes": str(1_048_588 + (64 << 10))}
 
 
 class CannotSetUp(Rejected):
@@ -90,7 +93,7 @@ def _create_topics(terms: QueueTerms, admin: Any, client: Any) -> None:
     partitions = -1 if terms.partitions is None else terms.partitions
     wanted = [
         admin.NewTopic(terms.name, partitions, -1),
-        admin.NewTopic(terms.dead_topic, 1, -1, config={"retention.ms": "-1"}),
+        admin.NewTopic(terms.dead_topic, 1, -1, config=DEAD_TOPIC_CONFIG),
     ]
     missing = [topic for topic in wanted if topic.topic not in present]
     if not missing:

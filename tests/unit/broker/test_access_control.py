@@ -423,3 +423,13 @@ def test_names_and_callers_do_not_fill_the_memory(
     assert len(permit.topics._passed) <= 3
     assert produce_code(guarded, ADMIN) == 0
     assert produce_code(guarded, ANONYMOUS) == DENIED
+
+
+def test_a_long_name_is_not_remembered(guarded: ServedNode) -> None:
+    long = "x" * 30_000
+    produce_code(guarded, ADMIN, topic=long)
+    produce_code(guarded, ANONYMOUS, topic=long)
+    access = guarded.node.access
+    passed = [name for each in access._permits.values() for name in each.topics._passed]
+    denied = [resource.name for _, resource in access.denials._watched]
+    assert max(map(len, passed + denied)) <= 300

@@ -281,6 +281,18 @@ def test_a_group_can_be_told_to_begin_anew(queue: ServedNode) -> None:
     assert ada.fetch() == [(1, b"b", 1), (2, b"c", 1)]
 
 
+def test_a_group_can_be_told_to_begin_where_its_reset_says(queue: ServedNode) -> None:
+    ada = ShareMember(queue)
+    ada.fetch()
+    ada.acknowledge((0, 2, ACCEPT))
+    place = TopicIdPartition(ada.topic.id, 0)
+    set_group_config(queue, share_auto_offset_reset="latest")
+    queue.run(queue.node.share_partitions.set_start("workers", {place: -1}))
+    assert ada.fetch() == []
+    queue.produce(b"d")
+    assert ada.fetch() == [(3, b"d", 1)]
+
+
 def test_what_a_group_has_forgotten_it_begins_anew(queue: ServedNode, serve: Serve) -> None:
     ada = ShareMember(queue)
     ada.fetch()

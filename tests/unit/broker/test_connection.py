@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from millstream.broker.connection import Connection
+from millstream.broker.server import BrokerServer
 from millstream.broker.wire import Buffer, Message, decode_response, encode_request
+from millstream.broker.wire.messages.api_versions import ApiVersionsRequest
 from millstream.broker.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from millstream.broker.wire.messages.delete_topics import DeleteTopicsRequest
 from millstream.broker.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -25,6 +27,7 @@ class FakeTransport(asyncio.Transport):
         self.written = bytearray()
         self.is_closed = False
         self.is_paused = False
+        self.keeps_open = False  # a client that never takes what was written
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         pass
@@ -45,7 +48,11 @@ class FakeTransport(asyncio.Transport):
     def close(self) -> None:
         if not self.is_closed:
             self.is_closed = True
-            self._loop.call_soon(self._connection.connection_lost, None)
+            if not self.keeps_open:
+                self.abort()
+
+    def abort(self) -> None:
+        self._loop.call_soon(self._connection.connection_lost, None)
 
 
 class Client:
@@ -196,3 +203,38 @@ def test_past_the_limit_of_unanswered_requests_the_socket_is_not_read(serve: Ser
     assert not client.transport.is_paused
     assert len(client.answers()) == 3
     client.go()
+
+
+def test_one_that_asks_much_at_once_lets_others_go_first(
+    served: ServedNode, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("millstream.broker.connection.TURN_SECONDS_MAX", -1.0)
+    asked = b"".join(encode_request(ApiVersionsRequest(), 0, correlation_id=1, client_id="ada"))
+    client.send_bytes(20 * asked)
+    assert len(client.answers()) < 5
+    assert client.transport.is_paused
+    for _ in range(20):
+        served.turn()
+    assert len(client.answers()) == 20
+    assert not client.transport.is_paused
+
+
+def test_what_a_client_does_wrong_again_and_again_is_one_line(
+    served: ServedNode, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        for _ in range(5):
+            Client(served).send_bytes(b"GET / HTTP/1.1\r\n\r\n")
+            served.turn()
+    assert len([line for line in caplog.messages if "a request of" in line]) == 1
+
+
+def test_one_that_is_closed_and_takes_nothing_is_cut_off(served: ServedNode) -> None:
+    client = Client(served)
+    client.transport.keeps_open = True
+    client.connection.close()
+    served.turn()
+    assert served.node.connections
+    BrokerServer.close_idle(None, served.node, now_ms=served.now_ms)  # type: ignore[arg-type]
+    served.turn()
+    assert not served.node.connections

@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from millstream.base.record import Record
+from millstream.broker import dead_letters
 from millstream.broker.wire import ErrorCode
+from millstream.log.partition_log import PartitionLog
 from millstream.log.record_batch import decode_records, encode_batch, read_header
 from tests.support.served_node import Serve, ServedNode
 from tests.support.share_member import ACCEPT, REJECT, RELEASE, ShareMember, set_group_config
@@ -85,6 +87,19 @@ def test_a_record_whose_deliveries_are_used_up_becomes_a_dead_letter(serve: Serv
     assert (told["delivery.count"], told["member"]) == ("2", "bob")
     assert told["message"] == "its deliveries are used up"
     assert ada.fetch() == []
+
+
+def test_a_record_that_kills_its_workers_becomes_a_dead_letter(serve: Serve) -> None:
+    served = queue(serve, b"a")
+    set_group_config(served, share_delivery_count_limit="2")
+    for name in ("ada", "bob"):
+        member = ShareMember(served, member_id=name)
+        assert len(member.fetch()) == 1
+        assert letters(served) == []
+        member.disconnect()
+    until_buried(served)
+    [letter] = letters(served)
+    assert (history(letter)["member"], history(letter)["delivery.count"]) == ("bob", "2")
 
 
 def test_a_letter_that_is_sent_again_keeps_its_past(serve: Serve) -> None:
@@ -194,3 +209,43 @@ def test_many_letters_are_written_in_batches_that_the_topic_takes(serve: Serve) 
     ada.fetch()
     assert ada.acknowledge((0, 49, REJECT)) == ErrorCode.NONE
     assert len(letters(served)) == 50
+
+
+def test_letters_of_what_is_left_are_written_when_the_log_begins_later_meanwhile(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served = queue(serve, b"a", b"b")
+    served.produce(b"c")
+    read = dead_letters._read
+
+    def trim_and_read(log: PartitionLog, *wanted: Any) -> dead_letters.GivenUp:
+        served.node.directory.delete_records(("orders", 0), 2)
+        return read(log, *wanted)
+
+    monkeypatch.setattr(dead_letters, "_read", trim_and_read)
+    ada = ShareMember(served)
+    ada.fetch()
+    assert ada.acknowledge((0, 2, REJECT)) == ErrorCode.NONE
+    assert [letter.value for letter in letters(served)] == [b"c"]
+
+
+def test_records_of_one_batch_that_are_given_up_one_by_one_are_read_once(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served = queue(serve, *[b"x"] * 100)
+    reads: list[int] = []
+    read = dead_letters._read
+
+    def count_and_read(log: PartitionLog, *wanted: Any) -> dead_letters.GivenUp:
+        reads.append(1)
+        return read(log, *wanted)
+
+    monkeypatch.setattr(dead_letters, "_read", count_and_read)
+    ada = ShareMember(served)
+    ada.fetch()
+    assert ada.acknowledge(*((n, n, REJECT) for n in range(0, 100, 2))) == ErrorCode.NONE
+    assert [letter.offset for letter in letters(served)] == [*range(50)]
+    assert {history(letter)["offset"] for letter in letters(served)} == {
+        str(n) for n in range(0, 100, 2)
+    }
+    assert len(reads) == 1

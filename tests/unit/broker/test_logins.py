@@ -175,6 +175,20 @@ def test_a_third_failure_makes_the_next_attempt_wait(serve: Serve) -> None:
     visitor.go()
 
 
+def test_many_guesses_at_once_are_not_faster_than_one_after_the_other(serve: Serve) -> None:
+    served = served_with_user(serve)
+    guessers = [Visitor(served) for _ in range(10)]
+    for guesser in guessers:
+        guesser.handshake()
+    for guesser in guessers:
+        guesser.send(SaslAuthenticateRequest(auth_bytes=b"\0ada\0guess"), 2)
+    for guesser in guessers:
+        guesser.until_hashed()
+    assert served.node.logins.counts.failed == 3
+    for guesser in guessers:
+        guesser.go()
+
+
 def test_one_that_waits_for_its_turn_and_goes_leaves_nothing_behind(serve: Serve) -> None:
     served = served_with_user(serve)
     for _ in range(3):

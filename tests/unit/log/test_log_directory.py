@@ -207,3 +207,8 @@ def test_a_checkpoint_is_kafkas_text() -> None:
 def test_any_other_text_is_corrupt(text: str) -> None:
     with pytest.raises(Corrupt):
         offsets_from_text(text)
+
+
+def test_a_new_directory_is_closed_to_other_users_of_the_machine(tmp_path: Path) -> None:
+    LogDirectory(tmp_path / "data").close(now_ms=NOW_MS)
+    assert (tmp_path / "data").stat().st_mode & 0o077 == 0

@@ -55,6 +55,14 @@ def test_a_copy_that_comes_after_the_redrive_does_not_bring_the_letter_back() ->
     assert read.redriven_ms == 3_000
 
 
+def test_after_its_topic_was_made_again_a_letter_of_a_known_id_is_another_one() -> None:
+    redriven = replace(redriven_record("jobs-2-41"), timestamp_ms=3_000)
+    other = letter(replace(DEATH, put_ms=4_000), died_ms=5_000)
+    old, new = letters_in([letter(), redriven, other])
+    assert (old.id, old.redriven_ms, new.id, new.redriven_ms) == (new.id, 3_000, old.id, None)
+    assert [one.redriven_ms for one in letters_in([letter(), other, redriven])] == [3_000, 3_000]
+
+
 def test_a_job_that_dies_again_has_both_deaths_in_its_history() -> None:
     [first] = letters_in([letter()])
     back = job_record(first)

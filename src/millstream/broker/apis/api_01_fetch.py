@@ -45,7 +45,8 @@ def fetch(request: FetchRequest, call: Call) -> FetchResponse | Coroutine[Any, A
         return _read_in_thread(request, call)
     if attempt.is_enough or request.max_wait_ms <= 0:
         return attempt.answer()
-    return _wait_for_more(request, call, attempt)
+    # What was read is let go here, not when the coroutine first runs: many may come at a time.
+    return _wait_for_more(request, call, attempt.seen, attempt.missing_bytes)
 
 
 async def _read_in_thread(request: FetchRequest, call: Call) -> FetchResponse:
@@ -56,22 +57,23 @@ async def _read_in_thread(request: FetchRequest, call: Call) -> FetchResponse:
     return attempt.answer()
 
 
-async def _wait_for_more(request: FetchRequest, call: Call, attempt: "_Attempt") -> FetchResponse:
+async def _wait_for_more(
+    request: FetchRequest, call: Call, seen: list["Seen"], missing_bytes: int
+) -> FetchResponse:
     """Answer when min_bytes have arrived, or when the client's patience ends."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + request.max_wait_ms / 1000
-    while not attempt.is_enough and (seconds := deadline - loop.time()) > 0:
-        missing_bytes = max(1, request.min_bytes - attempt.size_bytes)
-        if attempt.is_committed_only:
-            missing_bytes = 1  # a marker is small, and can show much that came before it
-        attempt.drop_response()
-        await _wait_for_bytes(attempt.seen, missing_bytes, seconds)
+    while True:
+        await _wait_for_bytes(seen, missing_bytes, deadline - loop.time())
         attempt = _Attempt(request, call)
         try:
             attempt.read(must_not_block=True)
         except ReadWouldBlock:
             return await _read_in_thread(request, call)
-    return attempt.answer()
+        if attempt.is_enough or loop.time() >= deadline:
+            return attempt.answer()
+        seen, missing_bytes = attempt.seen, attempt.missing_bytes
+        del attempt  # what is there by now is read again after the wait, and takes no memory
 
 
 async def _wait_for_bytes(seen: list["Seen"], missing_bytes: int, seconds: float) -> None:
@@ -143,10 +145,12 @@ class _Attempt:
             partition.sent_bytes += len(records)
         return self.response
 
-    def drop_response(self) -> None:
-        """Before a wait: what is there by now is read again after it, and takes no memory."""
-        self.response = FetchResponse()
-        self._read.clear()
+    @property
+    def missing_bytes(self) -> int:
+        """What must become visible before another look is worth it."""
+        if self.is_committed_only:
+            return 1  # a marker is small, and can show much that came before it
+        return max(1, self._request.min_bytes - self.size_bytes)
 
     def read(self, *, must_not_block: bool = False) -> None:
         for topic in self._request.topics:

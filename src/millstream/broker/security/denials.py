@@ -39,7 +39,7 @@ class Denials:
     ) -> str | None:
         """Count it; the line to write, or None if one like it was written a moment ago."""
         self.count += 1
-        key = (caller.principal, resource)
+        key = (caller.principal, Resource(resource.type, resource.name[:NAME_LENGTH_MAX]))
         seen = self._watched.pop(key, None)
         if seen is not None and now_ms - seen.line_ms < LINE_INTERVAL_MS:
             seen.unsaid += 1

@@ -1,9 +1,11 @@
 """How long somebody who guesses passwords must wait: longer after each wrong one.
 
 Counted per address and user together, so that nobody can lock out a user from elsewhere, and per
-address alone, more patiently, against trying one password for many users. Every attempt takes a
-turn before its password is checked, so many connections at once are not faster than one. Says how
-long to wait; the shell waits, then checks, then says how it went.
+address alone, more patiently, against trying one password for many users; a user who has logged in
+from there before is spared that, so that one client with an old password does not keep out all
+others of its machine. Every attempt takes a turn before its password is checked, so many
+connections at once are not faster than one. Says how long to wait; the shell waits, then checks,
+then says how it went.
 """
 
 from dataclasses import dataclass
@@ -18,6 +20,7 @@ WAIT_MS_MAX = 30_000
 TURN_MS_MAX = 2 * WAIT_MS_MAX
 FORGET_MS = 15 * 60_000
 SUSPECTS_MAX = 20_000
+PROVEN_MAX = 20_000
 
 Suspect = tuple[str, str | None]
 
@@ -42,6 +45,7 @@ class LoginAttempts:
 
     def __init__(self) -> None:
         self._records: dict[Suspect, _Record] = {}  # the longest unseen first
+        self._proven: dict[Suspect, None] = {}  # who has logged in from where; the same order
 
     def __len__(self) -> int:
         return len(self._records)
@@ -50,7 +54,7 @@ class LoginAttempts:
         """How long to wait before this attempt is checked; call it once for each attempt."""
         records = [
             (record, _interval_ms(record.failures, free))
-            for suspect, free in _suspects(address, user)
+            for suspect, free in self._suspects_of_turn(address, user)
             if (record := self._fresh(suspect, now_ms)) is not None
         ]
         turn_ms = max([now_ms, *(record.next_turn_ms for record, _ in records)])
@@ -59,6 +63,10 @@ class LoginAttempts:
         for record, interval_ms in records:
             record.next_turn_ms = turn_ms + interval_ms
         return turn_ms - now_ms
+
+    def _suspects_of_turn(self, address: str, user: str) -> tuple[tuple[Suspect, int], ...]:
+        suspects = _suspects(address, user)
+        return suspects[:1] if (address, user) in self._proven else suspects
 
     def failed(self, address: str, user: str, *, now_ms: int) -> None:
         for suspect, free in _suspects(address, user):
@@ -75,6 +83,10 @@ class LoginAttempts:
     def succeeded(self, address: str, user: str) -> None:
         """Whoever knows the password is not guessing it. The address stays suspect."""
         self._records.pop((address, user), None)
+        self._proven.pop((address, user), None)
+        self._proven[address, user] = None
+        if len(self._proven) > PROVEN_MAX:
+            del self._proven[next(iter(self._proven))]
 
     def _fresh(self, suspect: Suspect, now_ms: int) -> _Record | None:
         record = self._records.get(suspect)

@@ -382,6 +382,13 @@ class SharePartition:
         self._complete_count -= offset - self.start_offset
         self._runs.drop_before(offset)
         self._locks.drop_before(offset)
+        if self._locks.is_crowded(len(self._runs)):
+            self._locks.reset(self._held())
+
+    def _held(self) -> Iterator[tuple[int, OffsetRange]]:
+        for run in self._runs:
+            if run.value.lock is not None:
+                yield run.value.lock.until_ms, OffsetRange(start=run.start, end=run.end)
 
 
 def _is_available(delivery: Delivery) -> bool:

@@ -59,21 +59,30 @@ class ShareState:
         done = sum(one.end - one.start for one in batches if one.delivery.state.is_final)
         return ShareState(start_offset=start, complete_count=done, batches=batches)
 
-    def changed(self, change: StateChange) -> "ShareState":
+    def changed(self, *changes: StateChange) -> "ShareState":
         """The later one counts; what it does not name stays."""
-        runs = OffsetRuns[DurableDelivery](change.start_offset)
-        for batch in (*self.batches, *change.batches):
-            start = max(batch.start, change.start_offset)
-            if start > runs.end:
-                runs.put(runs.end, start, UNTOUCHED)
-            if start < batch.end:
-                runs.put(start, batch.end, batch.delivery)
+        if not changes:
+            return self
+        runs = OffsetRuns[DurableDelivery](min(change.start_offset for change in changes))
+        _put(runs, self.batches)
+        for change in changes:
+            runs.drop_before(change.start_offset)
+            _put(runs, change.batches)
         return replace(
             self,
-            start_offset=change.start_offset,
-            complete_count=change.complete_count,
+            start_offset=changes[-1].start_offset,
+            complete_count=changes[-1].complete_count,
             batches=touched_batches(runs),
         )
+
+
+def _put(runs: OffsetRuns[DurableDelivery], batches: Iterable[StateBatch]) -> None:
+    for batch in batches:
+        start = max(batch.start, runs.start)
+        if start > runs.end:
+            runs.put(runs.end, start, UNTOUCHED)
+        if start < batch.end:
+            runs.put(start, batch.end, batch.delivery)
 
 
 def touched_batches(runs: Iterable[tuple[int, int, DurableDelivery]]) -> tuple[StateBatch, ...]:

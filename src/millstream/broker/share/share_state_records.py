@@ -9,7 +9,7 @@ a log that keeps only the newest record of each key must have snapshots alone (`
 Offsets on disk are inclusive at both ends; here they are not at the end.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import NamedTuple
@@ -139,19 +139,49 @@ class ShareJournal:
         return _key_bytes(self.key, SNAPSHOT_KEY_VERSION), value
 
 
-def replay(before: StoredShare | None, key: bytes, value: bytes | None) -> StoredShare | None:
-    """What is stored of a partition after one more record of it; None if it was removed."""
+def replay(
+    before: StoredShare | None, key: bytes, value: bytes | None, *updates: bytes
+) -> StoredShare | None:
+    """What is stored of a partition after one more record of it, and after updates that follow;
+    None if it was removed."""
     if value is None:
         return None
     try:
         if _version_of(key) == SNAPSHOT_KEY_VERSION:
             _, snapshot = decode_versioned(ShareSnapshotValue, value)
-            return _from_snapshot(snapshot)
-        _, update = decode_versioned(ShareUpdateValue, value)
-        return _from_update(before, update)
+            return _updated(_from_snapshot(snapshot), updates)
+        return _updated(before, (value, *updates))
     except (MalformedMessage, ValueError) as error:
         name = read_share_key(key)
         raise Corrupt(f"__share_group_state: {name} cannot be read: {error}") from error
+
+
+class ShareHistories:
+    """Records of the log as they are read; of each partition those that still count are kept.
+
+    That is the last snapshot, and the updates behind it: whatever the log's length, no more than
+    `UPDATES_MAX` of them have to be understood.
+    """
+
+    def __init__(self) -> None:
+        self._records: dict[bytes, list[ShareStateRecord]] = {}
+
+    def add(self, key: bytes, value: bytes | None) -> None:
+        partition = key[2:]  # behind the version, both kinds of keys are the same
+        if value is None:
+            self._records.pop(partition, None)
+        elif _version_of(key) == UPDATE_KEY_VERSION:
+            self._records.setdefault(partition, []).append((key, value))
+        else:
+            self._records[partition] = [(key, value)]
+
+    def replay(self) -> dict[SharePartitionKey, StoredShare]:
+        stored = {}
+        for (key, value), *updates in self._records.values():
+            share = replay(None, key, value, *(update or b"" for _, update in updates))
+            assert share is not None
+            stored[read_share_key(key)] = share
+        return stored
 
 
 def read_share_key(data: bytes) -> SharePartitionKey:
@@ -216,20 +246,31 @@ def _from_snapshot(value: ShareSnapshotValue) -> StoredShare:
     )
 
 
-def _from_update(before: StoredShare | None, value: ShareUpdateValue) -> StoredShare:
+def _updated(before: StoredShare | None, values: Sequence[bytes]) -> StoredShare:
+    """All updates at once: each alone would cost as much as the whole state."""
     if before is None:
         raise ValueError("an update without a snapshot before it")
-    is_kept = value.start_offset == -1  # Kafka's: the start is as it was
-    change = StateChange(
-        start_offset=before.state.start_offset if is_kept else value.start_offset,
-        complete_count=max(0, value.delivery_complete_count),
-        batches=_batches(value.state_batches),
-    )
+    changes: list[StateChange] = []
+    start_offset, leader_epoch = before.state.start_offset, before.leader_epoch
+    for value in values:
+        _, update = decode_versioned(ShareUpdateValue, value)
+        if update.start_offset != -1:  # Kafka's: the start is as it was
+            start_offset = update.start_offset
+        leader_epoch = max(leader_epoch, update.leader_epoch)
+        changes.append(_change_from(update, start_offset))
     return replace(
         before,
-        leader_epoch=max(before.leader_epoch, value.leader_epoch),
-        update_count=before.update_count + 1,
-        state=before.state.changed(change),
+        leader_epoch=leader_epoch,
+        update_count=before.update_count + len(changes),
+        state=before.state.changed(*changes),
+    )
+
+
+def _change_from(update: ShareUpdateValue, start_offset: int) -> StateChange:
+    return StateChange(
+        start_offset=start_offset,
+        complete_count=max(0, update.delivery_complete_count),
+        batches=_batches(update.state_batches),
     )
 
 

@@ -76,6 +76,22 @@ def test_the_right_password_ends_the_suspicion() -> None:
     assert attempts.take_turn(HOME, "ada", now_ms=NOW_MS) == 0
 
 
+def test_a_client_with_an_old_password_keeps_out_nobody_who_has_logged_in_from_there() -> None:
+    attempts = failed(ADDRESS_FAILURES_FREE + 20)
+    assert attempts.take_turn(HOME, "bob", now_ms=NOW_MS) == WAIT_MS_MAX
+    attempts.succeeded(HOME, "bob")
+    assert attempts.take_turn(HOME, "bob", now_ms=NOW_MS) == 0
+    assert attempts.take_turn(HOME, "eve", now_ms=NOW_MS) > 0
+
+
+def test_who_has_logged_in_before_is_not_spared_failures_of_its_own() -> None:
+    attempts = LoginAttempts()
+    attempts.succeeded(HOME, "ada")
+    for _ in range(PAIR_FAILURES_FREE + 1):
+        attempts.failed(HOME, "ada", now_ms=NOW_MS)
+    assert attempts.take_turn(HOME, "ada", now_ms=NOW_MS) == WAIT_MS_FIRST
+
+
 def test_failures_are_forgotten_after_a_while() -> None:
     attempts = failed(PAIR_FAILURES_FREE + 30)
     assert attempts.take_turn(HOME, "ada", now_ms=NOW_MS + FORGET_MS) == 0
@@ -84,8 +100,11 @@ def test_failures_are_forgotten_after_a_while() -> None:
 
 def test_a_flood_of_names_does_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(login_attempts, "SUSPECTS_MAX", 10)
+    monkeypatch.setattr(login_attempts, "PROVEN_MAX", 10)
     attempts = LoginAttempts()
     for number in range(100):
+        attempts.succeeded(HOME, f"user{number}")
         attempts.failed(HOME, f"user{number}", now_ms=NOW_MS)
+    assert len(attempts._proven) == 10
     assert len(attempts) == 10
     assert attempts.take_turn(HOME, "x", now_ms=NOW_MS) > 0  # the address itself is still known

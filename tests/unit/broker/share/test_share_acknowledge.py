@@ -11,6 +11,7 @@ from millstream.broker.share.acknowledgement import (
     check_acknowledgements,
 )
 from millstream.broker.share.delivery import RecordState
+from millstream.broker.share.lock_deadlines import ENTRIES_MIN
 from millstream.broker.share.share_partition import DeadLetter, DeadLetterReason
 from tests.unit.broker.share.steps import ADA, BOB, LOCK_MS, Queue, offsets
 
@@ -147,6 +148,19 @@ def test_a_renewed_lock_starts_over() -> None:
     queue.wait(LOCK_MS // 2)
     assert queue.partition.next_fetch_offset == 0
     assert queue.states[0][2:] == (RecordState.AVAILABLE, 1)
+
+
+def test_who_renews_for_ever_fills_no_memory_and_loses_the_lock_when_it_stops() -> None:
+    queue = Queue((0, 1))
+    queue.acquire()
+    for _ in range(3 * ENTRIES_MIN):
+        queue.wait(1)
+        queue.acknowledge(0, 1, A.RENEW)
+    assert len(queue.partition._locks) <= ENTRIES_MIN
+    queue.wait(LOCK_MS - 1)
+    assert queue.acquire(BOB) == []
+    queue.wait(1)
+    assert queue.acquire(BOB) == [(0, 1)]
 
 
 def test_a_lock_that_runs_out_for_the_last_time_is_a_dead_letter() -> None:

@@ -5,6 +5,7 @@ import pytest
 from millstream.base.errors import Corrupt
 from millstream.broker.share.acknowledgement import AcknowledgeType
 from millstream.broker.share.share_state_records import (
+    ShareHistories,
     ShareJournal,
     SharePartitionKey,
     ShareStateRecord,
@@ -104,6 +105,29 @@ def test_records_replayed_in_order_are_the_partition() -> None:
     queue.restart(found.state)
     assert queue.states == [run for run in before if run[0] != 9]
     assert (found.state_epoch, found.leader_epoch, found.created_ms) == (7, 2, 0)
+
+
+def test_a_history_adds_up_to_the_same_as_its_records_one_by_one() -> None:
+    queue, kept = busy_queue(), journal(updates_max=3)
+    one_by_one: StoredShare | None = None
+    histories = ShareHistories()
+    for at in (0, 1, 7, 8, 9):
+        queue.acknowledge(at, at + 1)
+        key, value = next_record(kept, queue)
+        one_by_one = replay(one_by_one, key, value)
+        histories.add(key, value)
+        assert histories.replay() == {KEY: one_by_one}
+    histories.add(*kept.end())
+    assert histories.replay() == {}
+
+
+def test_of_a_long_history_only_what_follows_the_last_snapshot_is_understood() -> None:
+    """Or else a broker that comes back would be busy for minutes with what counts no more."""
+    histories = ShareHistories()
+    histories.add(SNAPSHOT_KEY, SNAPSHOT)
+    histories.add(UPDATE_KEY, b"not an update")
+    histories.add(SNAPSHOT_KEY, SNAPSHOT)
+    assert histories.replay() == {KEY: replay(None, SNAPSHOT_KEY, SNAPSHOT)}
 
 
 def test_a_partition_that_nobody_has_fetched_from_has_no_start() -> None:
