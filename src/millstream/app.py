@@ -16,7 +16,8 @@ from typing import Any
 
 from millstream.client_protection import protection_config
 from millstream.embedded import Broker, BrokerDidNotStart
-from millstream.queues.queue import BadTerms, Queue
+from millstream.queues.asked import BadTerms, app_name
+from millstream.queues.queue import Queue
 from millstream.queues.values import ValueKind
 from millstream.settings import ClientSettings, is_given, load
 
@@ -32,7 +33,7 @@ class App:
     """
 
     def __init__(self, name: str, *, data: str | Path | None = None, brokers: str | None = None):
-        self.name = name
+        self.name = app_name(name)
         self.data = Path(f"{name}.millstream" if data is None else data)
         self._brokers = brokers
         self._broker: Broker | None = None

@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from millstream.cli import app
 from tests.support.broker_process import assert_no_traceback
@@ -37,23 +37,31 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProtectedBroker
 
 
 class Operator:
-    """Ada at the command line; eve as a client."""
+    """Ada, or another user, at the command line; eve as a client."""
 
-    def __init__(self, broker: ProtectedBroker, folder: Path) -> None:
+    def __init__(
+        self, broker: ProtectedBroker, secret: Path, user: str = USER, password: str = PASSWORD
+    ) -> None:
         self._broker = broker
-        secret = folder / "password"
-        secret.write_text(PASSWORD)
+        secret.write_text(password)
         secret.chmod(0o600)
         self._env = {
             "MILLSTREAM_BROKERS": broker.bootstrap,
-            "MILLSTREAM_USER": USER,
+            "MILLSTREAM_USER": user,
             "MILLSTREAM_PASSWORD_FILE": str(secret),
         }
 
     def run(self, *args: str, exit_code: int = 0) -> str:
+        return self._run(*args, exit_code=exit_code).stdout
+
+    def said(self, *args: str, exit_code: int = 0) -> str:
+        """Its stderr."""
+        return self._run(*args, exit_code=exit_code).stderr
+
+    def _run(self, *args: str, exit_code: int) -> Result:
         result = CliRunner().invoke(app, list(args), env=self._env)
         assert result.exit_code == exit_code, result.output
-        return result.stdout
+        return result
 
     def json(self, *args: str) -> Any:
         return json.loads(self.run(*args, "--json"))
@@ -68,7 +76,12 @@ class Operator:
 
 @pytest.fixture
 def ada(broker: ProtectedBroker, tmp_path: Path) -> Operator:
-    return Operator(broker, tmp_path)
+    return Operator(broker, tmp_path / "password")
+
+
+@pytest.fixture
+def eve(broker: ProtectedBroker, tmp_path: Path) -> Operator:
+    return Operator(broker, tmp_path / "eves", EVE, EVES_PASSWORD)
 
 
 def send(producer: Producer, topic: str) -> KafkaError | None:
@@ -177,14 +190,130 @@ def test_rules_are_added_listed_and_removed_by_command(ada: Operator) -> None:
     assert ada.json("acls", "list") == []
 
 
-def test_who_may_not_change_rules_is_told_so(ada: Operator, tmp_path: Path) -> None:
-    secret = tmp_path / "eves"
-    secret.write_text(EVES_PASSWORD)
-    secret.chmod(0o600)
-    ada._env |= {"MILLSTREAM_USER": EVE, "MILLSTREAM_PASSWORD_FILE": str(secret)}
+def test_who_may_not_change_rules_is_told_so(eve: Operator) -> None:
     rule = ("--principal", EVE, "--operation", "all", "--topic", "*")
-    ada.run("acls", "add", *rule, exit_code=77)
+    eve.run("acls", "add", *rule, exit_code=77)
+    assert eve.json("acls", "list") == []
+
+
+# --- looking with few rights -------------------------------------------------------------------
+
+
+@pytest.fixture
+def ledger(ada: Operator) -> Iterator[str]:
+    """A topic with one record, of which eve may read the topic and the group `audit`."""
+    topic = "ledger"
+    if topic not in ada.run("topics", "list"):
+        ada.create_topic(topic)
+        assert code_of(send(Producer(ada._broker.client()), topic)) == 0
+    rule = ("--principal", EVE, "--operation", "read", "--topic", topic, "--group", "audit")
+    ada.run("acls", "add", *rule)
+    yield topic
+    ada.run("acls", "remove", "--principal", EVE, "--yes")
+
+
+def test_to_print_a_topic_needs_no_right_but_to_read_it(eve: Operator, ledger: str) -> None:
+    assert eve.run("consume", ledger, "--until", "latest") == "hello\n"
+
+
+def test_a_group_that_one_may_not_join_is_named(eve: Operator, ledger: str) -> None:
+    said = eve.said("consume", ledger, "--group", "billing", "--max", "1", exit_code=77)
+    assert "Cannot read as a member of group billing: the broker's access rules" in said
+
+
+def test_configs_that_one_may_not_see_are_left_out(eve: Operator, ledger: str) -> None:
+    assert eve.run("topics", "list").splitlines() == [
+        "TOPIC   PARTITIONS  RECORDS  RETENTION",
+        "ledger           1        1  -",
+    ]
+    shown = eve.run("topics", "describe", ledger, "--all-configs")
+    assert "  records    1\n  retention  -\n\nPARTITION" in shown
+    (described,) = eve.json("topics", "describe", ledger)
+    assert (described["configs"], described["retention_ms"]) == (None, None)
+
+
+def test_a_groups_lag_is_shown_without_its_topics_configs(
+    ada: Operator, eve: Operator, ledger: str
+) -> None:
+    ada.run("groups", "reset", "audit", "--to", "earliest", "--topic", ledger, "--yes")
+    (group,) = eve.json("groups", "describe", "audit")
+    (part,) = group["partitions"]
+    assert (part["lag"], part["risk"], part["retention_ms"]) == (1, "unknown", None)
+    assert [row["lag"] for row in eve.json("groups", "list")] == [1]
+    (seen_by_ada,) = ada.json("groups", "describe", "audit")
+    assert seen_by_ada["partitions"][0]["risk"].startswith("loses data in")
+
+
+def test_a_group_whose_topics_one_may_not_see_does_not_spoil_the_list(
+    ada: Operator, eve: Operator, ledger: str
+) -> None:
+    ada.create_topic("vault")
+    assert code_of(send(Producer(ada._broker.client()), "vault")) == 0
+    ada.run("groups", "reset", "audit", "--to", "earliest", "--topic", ledger, "--yes")
+    ada.run("acls", "add", "--principal", EVE, "--operation", "describe", "--group", "guards")
+    guard = ada._broker.client(
+        group_id="guards", group_protocol="consumer", auto_offset_reset="earliest"
+    )
+    consumer = Consumer(guard)
+    try:
+        consumer.subscribe(["vault"])
+        assert consumer.poll(WITHIN_S) is not None
+        rows = [line.split() for line in eve.run("groups", "list").splitlines()[1:]]
+        listed = {row["group"]: row for row in eve.json("groups", "list")}
+    finally:
+        consumer.close()
+    assert [row[0] for row in rows] == ["audit", "guards"]
+    assert rows[1] == ["guards", "hidden", "unknown", "-", "-", "-"]
+    assert (listed["audit"]["lag"], listed["guards"]["lag"]) == (1, None)
+
+
+def test_who_asks_for_configs_to_change_them_is_told_of_which_topic(
+    eve: Operator, ledger: str
+) -> None:
+    said = eve.said("topics", "alter", ledger, "--config", "retention.ms=1h", exit_code=77)
+    assert f"Cannot read the configs of topic {ledger}: " in said
+
+
+def test_a_topic_is_created_by_who_may_not_look_at_it(ada: Operator, eve: Operator) -> None:
+    rule = ("--principal", EVE, "--topic", "eves", "--prefix")
+    ada.run("acls", "add", *rule, "--operation", "create")
+    assert eve.run("topics", "create", "eves-dark") == "Created topic eves-dark\n"
+    ada.run("acls", "add", *rule, "--operation", "describe")
+    assert eve.run("topics", "create", "eves-dim") == "Created topic eves-dim: 1 partition\n"
+    ada.run("acls", "add", *rule, "--operation", "describe-configs")
+    assert ": 1 partition, retention 7d" in eve.run("topics", "create", "eves-lit")
+    ada.run("acls", "remove", "--principal", EVE, "--yes")
+
+
+# --- principals --------------------------------------------------------------------------------
+
+
+def test_a_principal_that_can_never_match_is_refused_with_the_right_form(ada: Operator) -> None:
+    rule = ("--operation", "read", "--topic", "t")
+    said = ada.said("acls", "add", "--deny", "--principal", "user:bob", *rule, exit_code=2)
+    assert "User:bob" in said
+    ada.run("acls", "remove", "--principal", "user:bob", "--yes", exit_code=1)  # taken, none there
+
+
+def test_a_rule_for_somebody_who_cannot_log_in_yet_is_made_with_a_hint(ada: Operator) -> None:
+    rule = ("--operation", "read", "--topic", "t")
+    everybody = ("--principal", EVE, "--principal", "User:*", "--principal", "User:CN=bob")
+    assert ada.said("acls", "add", *everybody, *rule) == ""
+    said = ada.said("acls", "add", "--principal", "bbo", *rule, "--json")
+    assert said == "There is no user bbo yet. `millstream users add bbo` adds one.\n"
+    ada.run("acls", "remove", "--topic", "t", "--yes")
     assert ada.json("acls", "list") == []
+
+
+def test_who_may_not_list_users_gets_no_hint(ada: Operator, eve: Operator) -> None:
+    ada.run("acls", "add", "--principal", EVE, "--operation", "alter", "--cluster")
+    ada.run("acls", "add", "--deny", "--principal", EVE, "--operation", "describe", "--cluster")
+    rule = ("--principal", "bbo", "--operation", "read", "--topic", "t")
+    assert eve.said("acls", "add", *rule) == ""
+    ada.run("acls", "remove", "--principal", EVE, "--principal", "bbo", "--yes")
+
+
+# --- options -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

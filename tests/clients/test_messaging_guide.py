@@ -14,6 +14,7 @@ from tests.clients.steps import unique_name
 
 ROOT = Path(__file__).parents[2]
 GUIDE = ROOT / "docs" / "guides" / "messaging.md"
+README = ROOT / "README.md"
 
 
 def test_the_code_of_the_guide_does_what_it_says(
@@ -28,12 +29,23 @@ def test_the_code_of_the_guide_does_what_it_says(
     space: dict[str, Any] = {}
     exec(code, space)
     space["app"].close()
-    assert sorted(space["sent"]) == ["ada@example.org", "grace@example.org"]
+    assert space["sent"] == ["ada@example.org", "grace@example.org"]
     assert [*space["seen"].values()] == [3, 3]
     assert len(space["put_back"]) == 1
     said = capsys.readouterr().out
     assert "not an address 1" in said
     assert "['not an address']" in said
+
+
+def test_the_queue_of_the_readme_runs_as_it_stands(
+    bootstrap: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("MILLSTREAM_BROKERS", bootstrap)
+    blocks = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
+    [code] = [block for block in blocks if "app.queue" in block]
+    assert "timeout=5" in code
+    exec(code.replace('"mails"', f'"{unique_name("mails")}"').replace("timeout=5", "timeout=1"), {})
+    assert capsys.readouterr().out == "sent to ada@example.org\n"
 
 
 def test_the_example_of_order_ends_as_the_guide_says(bootstrap: str) -> None:

@@ -7,6 +7,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,12 @@ import pytest
 
 from millstream import App, Broker, Job, LockLost, Queue
 from millstream.base.errors import MillstreamError
+from millstream.queues.client_trouble import NoBroker
 from millstream.queues.letters import Death, headers_of
-from millstream.queues.outbox import PutFailed
-from millstream.queues.queue import BadTerms, JobSettled
+from millstream.queues.outbox import PutFailed, PutRefused
+from millstream.queues.queue import JobSettled
 from millstream.queues.redrive import LetterTooLarge, NoSuchLetter
-from millstream.queues.terms import CannotSetUp, NoBroker
+from millstream.queues.terms import CannotSetUp
 from tests.clients.steps import Sent, eventually, produce, unique_name
 
 WITHIN_S = 30.0
@@ -121,6 +123,40 @@ def test_iterating_ends_when_the_queue_is_closed(queue: Queue) -> None:
     assert sorted(seen) == [0, 1, 2]
 
 
+def test_a_job_that_fails_does_not_end_the_work(
+    queues: Queues, caplog: pytest.LogCaptureFixture
+) -> None:
+    queue, done = queues.open(attempts_max=2), []
+    queue.put_many([1, 0, 2])
+    produce(queues.bootstrap, queues.name, [Sent(value=b"not JSON")])
+    queue.work(lambda value: done.append(2 // value), timeout=2)
+    assert sorted(done) == [1, 2]
+    failed = [one.message for one in caplog.records if "failed, delivery" in one.message]
+    assert len(failed) == 4
+    reasons = sorted(letter.death.reason.split(": ")[1] for letter in queue.dead_letters())
+    assert reasons == ["BadValue", "ZeroDivisionError"]
+    assert all(f"job {letter.id} failed" in caplog.text for letter in queue.dead_letters())
+
+
+def test_work_ends_when_the_queue_is_closed(queue: Queue) -> None:
+    worker = threading.Thread(target=queue.work, args=(print,))
+    worker.start()
+    queue.put(1)
+    queue.close()
+    worker.join(WITHIN_S)
+    assert not worker.is_alive()
+
+
+def test_a_queue_that_is_dropped_unclosed_ends_its_threads(queues: Queues) -> None:
+    queue = Queue(queues.name, {"bootstrap.servers": queues.bootstrap, "log_level": 3})
+    queue.put(1)
+    next_job(queue).ack()
+    ours = [one for one in threading.enumerate() if one.name.startswith("millstream-")]
+    assert len(ours) >= 2
+    del queue
+    eventually(lambda: not any(one.is_alive() for one in ours), what="the end of its threads")
+
+
 def test_waiting_for_a_job_ends_in_time(queue: Queue) -> None:
     queue.get(WITHIN_S / 100)  # the first one joins the group
     started = time.monotonic()
@@ -174,11 +210,15 @@ def test_what_was_fetched_ahead_and_not_taken_goes_to_others(queues: Queues) -> 
         job.ack()
 
 
-def test_a_job_that_is_dropped_unsettled_comes_again(queue: Queue) -> None:
+def test_a_job_that_is_dropped_unsettled_comes_again_and_is_named(
+    queue: Queue, caplog: pytest.LogCaptureFixture
+) -> None:
     queue.put(1)
     dropped = next_job(queue).id  # and nobody has the job
     again = next_job(queue)
     assert (again.id, again.delivery_count) == (dropped, 2)
+    assert f"job {dropped} was dropped unsettled" in caplog.text
+    assert "`with job:`" in caplog.text
     again.ack()
 
 
@@ -242,7 +282,7 @@ def test_a_rejected_job_is_a_dead_letter_with_its_reason(queue: Queue) -> None:
     job.reject("no such user")
     [letter] = queue.dead_letters()
     assert (letter.id, letter.death.reason) == (job.id, "no such user")
-    assert (letter.key, letter.value) == (b"ada", b'{"user": 7}')
+    assert (letter.key, letter.value) == (b"ada", {"user": 7})
     assert letter.headers == (("trace", b"x"),)
     assert letter.death.put_ms == job.put_ms
     assert queue.get(0.2) is None
@@ -327,7 +367,7 @@ def test_a_job_that_dies_again_tells_of_both_deaths(queue: Queue) -> None:
 
 def test_a_job_too_large_for_a_letter_stops_nothing(queues: Queues) -> None:
     queue = queues.open(values="bytes", attempts_max=1)
-    with pytest.raises(PutFailed, match="too large"):
+    with pytest.raises(PutRefused, match="too large"):
         queue.put(b"x" * 1_000_001)
     queue.put(b"x" * 999_900)  # with the headers of a letter it is over librdkafka's limit
     fail_once(queue, ValueError("no"))
@@ -362,15 +402,15 @@ def test_a_letter_that_is_too_large_to_be_put_back_is_named_and_holds_up_nobody(
     assert len(queue.redrive([f"{queue.name}-0-0"])) == 1
 
 
-@pytest.mark.parametrize("terms", [{"values": "yaml"}, {"attempts_max": 0}, {"attempts_max": 11}])
-def test_terms_that_cannot_be_are_refused(queues: Queues, terms: dict[str, Any]) -> None:
-    with pytest.raises(BadTerms):
-        queues.open(**terms)
-
-
 def test_a_lock_that_the_broker_refuses_is_an_error_that_says_so(queues: Queues) -> None:
     with pytest.raises(CannotSetUp, match=r"share\.record\.lock\.duration\.ms"):
-        queues.open(lock=0.001).put(1)
+        refuse_a_lock(queues.open())
+
+
+def refuse_a_lock(queue: Queue) -> None:
+    """Of a second the queue itself takes one; a broker may want more."""
+    queue.terms = replace(queue.terms, lock_ms=1)
+    queue.put(1)
 
 
 def test_a_broker_that_restarts_takes_the_locks_with_it(tmp_path: Path) -> None:
@@ -380,7 +420,7 @@ def test_a_broker_that_restarts_takes_the_locks_with_it(tmp_path: Path) -> None:
         job = next_job(queue)
         broker.kill()
         broker.start()
-        with pytest.raises(LockLost):
+        with pytest.raises(LockLost, match=f"job {job.id}: its lock is lost"):
             job.ack()
         with next_job(queue) as again:
             assert again.id == job.id
@@ -406,6 +446,19 @@ def test_an_app_is_pointed_at_another_broker_by_the_environment(
     with App("shop") as app:
         assert app.bootstrap == "broker.example:9092"
     assert not (tmp_path / "shop.millstream").exists()
+
+
+def test_a_broker_that_goes_away_is_told_at_once_and_in_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("millstream.queues.outbox.DELIVERY_MS_MAX", 2_000)
+    with Broker(tmp_path) as broker, App("shop", brokers=broker.bootstrap) as app:
+        queue = app.queue("jobs")
+        queue.put(1)
+        broker.kill()
+        with pytest.raises(PutFailed, match=f"no broker answers at {app.bootstrap}"):
+            queue.put(2)
+        assert "no broker at" in caplog.text
 
 
 def test_a_broker_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,6 +25,7 @@ from millstream.queues.connection import ConnectionLost
 from millstream.queues.inspection import queue_names
 from millstream.queues.login import LoginFailed
 from millstream.queues.membership import RefusedByGroup
+from millstream.queues.outbox import PutRefused
 from millstream.queues.worker import Worker
 from tests.support.protected_broker import PASSWORD, USER, ProtectedBroker
 
@@ -74,10 +75,7 @@ def test_an_app_reads_its_tls_and_login_from_the_settings(
 def test_a_worker_needs_no_more_rights_than_the_guide_says(broker: ProtectedBroker) -> None:
     with Queue("limited", broker.client()) as queue:
         queue.put_many(["good", "bad"])
-    admin = AdminClient(broker.client())
-    info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4_096)
-    new = UserScramCredentialUpsertion("worker", info, b"let me in")
-    admin.alter_user_scram_credentials([new])["worker"].result()
+    admin = add_user(broker, "worker")
     config = broker.client(sasl_username="worker", sasl_password="let me in")
     with Queue("limited", config, set_up=False) as queue, pytest.raises(RefusedByGroup):
         queue.get()
@@ -93,6 +91,20 @@ def test_a_worker_needs_no_more_rights_than_the_guide_says(broker: ProtectedBrok
                 job.ack()
     with Queue("limited", broker.client()) as queue:
         assert [letter.death.reason for letter in queue.dead_letters()] == ["bad"]
+
+
+def add_user(broker: ProtectedBroker, user: str) -> AdminClient:
+    admin = AdminClient(broker.client())
+    info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4_096)
+    new = UserScramCredentialUpsertion(user, info, b"let me in")
+    admin.alter_user_scram_credentials([new])[user].result()
+    return admin
+
+
+def may_write(principal: str, topic: str) -> AclBinding:
+    literal, write = ResourcePatternType.LITERAL, AclOperation.WRITE
+    allow = AclPermissionType.ALLOW
+    return AclBinding(ResourceType.TOPIC, topic, literal, principal, "*", write, allow)
 
 
 def rights_of(principal: str, queue: str) -> Iterator[AclBinding]:
@@ -120,6 +132,44 @@ def test_a_wrong_password_is_told_to_those_who_wait(broker: ProtectedBroker) -> 
     with pytest.raises(LoginFailed, match=USER):
         worker.get(None)
     worker.close()
+
+
+@pytest.mark.parametrize("set_up", [True, False])
+def test_a_wrong_login_is_told_to_those_who_put(
+    broker: ProtectedBroker, monkeypatch: pytest.MonkeyPatch, set_up: bool
+) -> None:
+    monkeypatch.setattr("millstream.queues.outbox.TROUBLE_SECONDS_MAX", 0.2)
+    config = broker.client(sasl_username="mallory")
+    with (
+        Queue("wrong", config, set_up=set_up) as queue,
+        pytest.raises(LoginFailed, match="mallory"),
+    ):
+        queue.put(1)
+
+
+def test_a_wrong_login_is_told_to_those_who_read_letters(broker: ProtectedBroker) -> None:
+    """A user for each try: the broker answers ever later to one who fails again."""
+    queue = Queue("wrong", broker.client(sasl_username="eve"), set_up=False)
+    with queue, pytest.raises(LoginFailed, match="eve"):
+        queue.dead_letters()
+    queue = Queue("wrong", broker.client(sasl_username="trudy"), set_up=False)
+    with queue, pytest.raises(LoginFailed, match="trudy"):
+        queue.redrive()
+
+
+def test_a_job_that_may_not_be_put_is_refused_until_it_may(broker: ProtectedBroker) -> None:
+    with Queue("private", broker.client()) as queue:
+        queue.put("hers")
+    admin = add_user(broker, "stranger")
+    config = broker.client(sasl_username="stranger", sasl_password="let me in")
+    with Queue("private", config, set_up=False) as queue:
+        for _ in range(2):
+            with pytest.raises(PutRefused, match="authorization failed") as refused:
+                queue.put("his")
+            assert "again" not in str(refused.value)
+        for made in admin.create_acls([may_write("User:stranger", "private")]).values():
+            made.result()
+        assert queue.put("his").topic == "private"
 
 
 def test_a_broker_of_another_authority_is_not_talked_to(broker: ProtectedBroker) -> None:

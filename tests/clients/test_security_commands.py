@@ -10,11 +10,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, Producer
 
 from millstream import Broker
+from millstream.commands.connecting import NotInCertificate, client_config, trouble_from
 from millstream.embedded import BrokerMisused
+from millstream.settings import parse_addresses
 from tests.clients.test_cli_commands import Cli
+from tests.support.waiting import eventually
 
 ADMIN, PASSWORD = "admin", "pa$$ word, 1"
 
@@ -108,6 +111,43 @@ def test_a_command_that_trusts_another_authority_names_the_setting(
     said = cli.fail("topics", "list")
     assert "certificate verify failed" in said
     assert "MILLSTREAM_TLS_CA" in said
+
+
+def test_a_name_that_is_not_in_the_certificate_is_told_as_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """librdkafka has the same words for it as for another authority."""
+    Cli("").run("certs", str(tmp_path), "--host", "elsewhere")
+    monkeypatch.setenv("MILLSTREAM_TLS_CA", str(tmp_path / "ca.pem"))
+    errors: list[KafkaError] = []
+    with Broker(tls_certificate=tmp_path / "server.pem", tls_key=tmp_path / "server.key") as broker:
+        config = client_config(parse_addresses(broker.bootstrap))
+        client = Producer(config | {"error_cb": errors.append})
+
+        def is_told() -> bool:
+            client.poll(0.05)
+            return "_SSL" in {error.name() for error in errors}
+
+        eventually(is_told, what="an error of TLS")
+        trouble = trouble_from(errors, brokers=broker.bootstrap, user="")
+        assert isinstance(trouble, NotInCertificate)
+        assert f"the broker at {broker.bootstrap} is not for 127.0.0.1" in str(trouble)
+
+
+def test_who_may_not_list_users_is_told_what_it_takes(
+    cli: Cli, broker: Broker, tmp_path: Path
+) -> None:
+    """librdkafka ends the process with a signal when the broker refuses: it is not asked."""
+    password = cli.run("users", "add", "eve", "--generate").strip()
+    eve = Cli(broker.bootstrap)
+    eve.env = cli.env | {
+        "MILLSTREAM_USER": "eve",
+        "MILLSTREAM_PASSWORD_FILE": secret_file(tmp_path / "eve", password),
+    }
+    for command in (("list",), ("remove", "admin", "--yes")):
+        said = eve.fail("users", *command, exit_code=77)
+        assert "Cannot list users" in said
+        assert "describe on the cluster" in said
 
 
 def test_a_file_that_is_no_authority_is_named(cli: Cli, tmp_path: Path) -> None:

@@ -135,6 +135,9 @@ def test_a_login_of_limited_life_is_renewed_on_its_connection(tmp_path: Path) ->
 def test_guessing_is_slower_with_each_failure(tmp_path: Path) -> None:
     """In real time: librdkafka tries twenty times a second if nobody makes it wait."""
     with ProtectedBroker(tmp_path, has_tls=False, sasl="SCRAM-SHA-256,PLAIN") as broker:
+        new = with_password("grace", b"hopper")
+        admin = open_admin(broker.client())
+        admin.alter_user_scram_credentials([new])["grace"].result()
         errors: list[KafkaError] = []
         config = broker.client(sasl_mechanism="PLAIN", sasl_password="guess")
         pace = {"reconnect.backoff.ms": 50, "reconnect.backoff.max.ms": 50}
@@ -146,6 +149,9 @@ def test_guessing_is_slower_with_each_failure(tmp_path: Path) -> None:
         # 2 at once, then after 0.2, 0.4, 0.8 and 1.6 s: 5 within 3 s.
         assert 1 <= len(failed) <= 7
         assert broker.diagnostics.count("wrong password") == 1, "one line, not one for each"
+        grace = Producer(broker.client(sasl_username="grace", sasl_password="hopper"))
+        assert grace.list_topics(timeout=10).brokers, "another user of the same machine"
+        del client
         patient = Producer(broker.client())
         assert patient.list_topics(timeout=20).brokers, "who knows the password gets a turn"
 

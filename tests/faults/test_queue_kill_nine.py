@@ -88,7 +88,7 @@ def test_every_job_ends_once_or_in_a_letter(tmp_path: Path, kills: int) -> None:
         stop.set()
         for thread in threads:
             thread.join()
-        letters = {int(one.value or b"-1") for one in queues[0].dead_letters()}
+        letters = {int(one.raw_value or b"-1") for one in queues[0].dead_letters()}
         for app in apps:
             app.close()
     check(ledger, letters)

@@ -4,7 +4,8 @@
     ada.fetch()                                # [(0, b"a", 1)]: offset, value, delivery count
     ada.acknowledge((0, 0, ACCEPT))
 
-It joins no group: fetching asks for a share session only (api_78_share_fetch.py). Each call fails
+It joins no group, which shares the partition all the same: fetching asks for that and for a share
+session, not for members (api_78_share_fetch.py). Each call fails
 the test unless the whole request was understood; what became of a partition is in the answer.
 """
 
@@ -13,8 +14,11 @@ from collections.abc import Iterator
 from typing import Any, cast
 
 from millstream.base.record import Record
+from millstream.broker.groups.group_state import GroupKind
+from millstream.broker.groups.topic_catalog import TopicIdPartition
 from millstream.broker.handlers import Peer
 from millstream.broker.share.acknowledgement import AcknowledgeType
+from millstream.broker.share.share_state import NO_START_OFFSET
 from millstream.broker.topics import Topic
 from millstream.broker.wire.messages.share_acknowledge import (
     AcknowledgementBatch,
@@ -64,6 +68,7 @@ class ShareMember:
         self.partition = partition
         self.peer = Peer("192.0.2.7", 50_000, "127.0.0.1", 9092)
         self.epoch = 0
+        share_partitions(served, group_id, self.topic)
 
     # --- fetch --------------------------------------------------------------------------------
 
@@ -143,6 +148,15 @@ class ShareMember:
         """The connection is gone."""
         self.served.node.share_partitions.disconnect(id(self.peer))
         self.served.turn()
+
+
+def share_partitions(served: ServedNode, group_id: str, topic: Topic) -> None:
+    """The group shares the topic from now on, if not already; a group of another kind cannot."""
+    shares = served.node.groups.shares
+    places = [TopicIdPartition(topic.id, number) for number in range(len(topic.partitions))]
+    new = [place for place in places if place not in shares.positions(group_id)]
+    if new and served.node.groups.kind_of(group_id) in (None, GroupKind.SHARE):
+        served.run(shares.set_start(group_id, dict.fromkeys(new, NO_START_OFFSET)))
 
 
 def set_group_config(served: ServedNode, group_id: str = "workers", **values: str) -> None:

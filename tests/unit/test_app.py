@@ -1,9 +1,10 @@
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from millstream import App
-from millstream.queues.queue import BadTerms
+from millstream.queues.asked import BadTerms
 
 NOWHERE = "127.0.0.1:1"
 
@@ -17,6 +18,12 @@ def test_an_app_starts_nothing_before_something_needs_it(tmp_path: Path) -> None
 
 def test_the_data_of_an_app_is_named_after_it() -> None:
     assert App("shop").data == Path("shop.millstream")
+
+
+@pytest.mark.parametrize("name", ["", ".", ".hidden", "a/b", "my shop", None])
+def test_a_name_that_makes_no_directory_is_refused(name: Any) -> None:
+    with pytest.raises(BadTerms, match="app's name"):
+        App(name)
 
 
 def test_an_app_has_one_queue_of_a_name() -> None:

@@ -15,7 +15,7 @@ def partition(
     committed: int | None = 50,
     start: int = 10,
     end: int = 100,
-    retention: Retention = KEPT_A_DAY,
+    retention: Retention | None = KEPT_A_DAY,
     next_record_ms: int | None = NOW_MS,
 ) -> PartitionLag:
     return PartitionLag(
@@ -95,6 +95,13 @@ def test_retention_by_size_is_noted() -> None:
 
 def test_an_unread_timestamp_is_not_guessed() -> None:
     assert partition(next_record_ms=None).risk(now_ms=NOW_MS) == "unknown"
+
+
+def test_without_the_right_to_see_the_retention_only_losses_are_known() -> None:
+    assert partition(retention=None).risk(now_ms=NOW_MS) == "unknown"
+    assert partition(retention=None).loses_data_in_ms(now_ms=NOW_MS) is None
+    assert partition(retention=None, committed=100).risk(now_ms=NOW_MS) == "none"
+    assert partition(retention=None, committed=9).risk(now_ms=NOW_MS) == "ALREADY LOST 1 record"
 
 
 def test_an_unknown_lag_is_never_added_as_0() -> None:

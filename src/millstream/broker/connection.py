@@ -207,6 +207,12 @@ class Connection(asyncio.BufferedProtocol):
         limit = self._node.config.frame_bytes_max
         self._frame_bytes_max = limit if self.login.is_done else min(limit, LOGIN_FRAME_BYTES_MAX)
 
+    def _note_login(self) -> None:
+        """It may be over: larger requests are taken then, and the place is a settled one."""
+        self._limit_frames()
+        if self.login.is_done and self._place is not None:
+            self._place.settle()
+
     def _refuse_size(self, size: int) -> None:
         if size in TLS_HELLO_SIZES and self._node.config.tls is None:
             self._reject("a TLS handshake, on a port without TLS (security.protocol)")
@@ -406,7 +412,7 @@ class Connection(asyncio.BufferedProtocol):
         while self._slots and self._slots[0].chunks is not None:
             self._write(self._slots.popleft().chunks or [])
         if self._has_login:
-            self._limit_frames()
+            self._note_login()
         if (self._is_ending or self.login.must_close) and not self._slots:
             self.close()
         elif self._is_reading_paused:

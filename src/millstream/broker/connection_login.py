@@ -33,6 +33,7 @@ class ConnectionLogin:
     __slots__ = (
         "_address",
         "_by_certificate",
+        "_has_turn",
         "_is_refused",
         "_logins",
         "_mechanism",
@@ -50,6 +51,7 @@ class ConnectionLogin:
         self._by_certificate = principal
         self._mechanism = ""
         self._is_refused = False
+        self._has_turn = False
         self._look()
 
     def _look(self) -> None:
@@ -111,9 +113,13 @@ class ConnectionLogin:
     async def _check(self, message: bytes, take: Any) -> Any:
         assert self._session is not None
         user = self._session.claimed_user(message)
-        if self._mechanism == PLAIN:
-            return await self._check_plain(message, take, user)
-        await _wait_ms(self._take_turn(user))
+        try:
+            if self._mechanism == PLAIN:
+                return await self._check_plain(message, take, user)
+            await _wait_ms(self._take_turn(user))
+        except asyncio.CancelledError:
+            self._give_up_turn(user)
+            raise
         return self._noted(take(message), user)
 
     async def _check_plain(self, message: bytes, take: Any, user: str | None) -> Any:
@@ -133,6 +139,7 @@ class ConnectionLogin:
 
     def _noted(self, answer: Any, user: str | None) -> Any:
         assert self._session is not None
+        self._has_turn = False
         self._look()
         self._note_outcome(user, self._session.state, self._session.failure)
         return answer
@@ -141,13 +148,20 @@ class ConnectionLogin:
         if user is None:  # nothing will be checked yet
             return 0
         try:
-            return self._logins.attempts.take_turn(
+            wait_ms = self._logins.attempts.take_turn(
                 self._address, user, now_ms=self._logins.now_ms()
             )
         except TooManyAttempts:
             self._is_refused = True
             self._look()
             raise
+        self._has_turn = True
+        return wait_ms
+
+    def _give_up_turn(self, user: str | None) -> None:
+        """The client has gone; one that only waited for the thread has no turn yet."""
+        if self._has_turn and user is not None:
+            self._logins.attempts.gave_up(self._address, user)
 
     def _note_outcome(
         self, user: str | None, state: SessionState, failure: AuthenticationFailed | None

@@ -11,7 +11,7 @@ from millstream.broker.permit import (
     TransactionalIdDenied,
 )
 from millstream.broker.share.acknowledgement import NotAcquired
-from millstream.broker.share.share_group import NoShareGroup, ShareGroupNotEmpty
+from millstream.broker.share.share_group import NoShareGroup, NotShared, ShareGroupNotEmpty
 from millstream.broker.share.share_sessions import (
     InvalidShareSessionEpoch,
     ShareSessionNotFound,
@@ -69,6 +69,7 @@ KAFKA_ERROR_CODES: Mapping[type[MillstreamError], ErrorCode] = {
     InvalidShareSessionEpoch: ErrorCode.INVALID_SHARE_SESSION_EPOCH,
     TooManyShareSessions: ErrorCode.SHARE_SESSION_LIMIT_REACHED,
     NoShareGroup: ErrorCode.GROUP_ID_NOT_FOUND,
+    NotShared: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ShareGroupNotEmpty: ErrorCode.NON_EMPTY_GROUP,
     InternalTopic: ErrorCode.INVALID_TOPIC_EXCEPTION,
     StrayPartition: ErrorCode.INVALID_TOPIC_EXCEPTION,

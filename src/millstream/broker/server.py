@@ -145,6 +145,7 @@ def open_node(
         admission=Admission(
             connections_max=config.connections_max,
             per_address_max=config.connections_per_address_max,
+            must_log_in=bool(config.sasl_mechanisms),
         ),
         logins=Logins(
             metadata,

@@ -30,7 +30,12 @@ from millstream.broker.durable_state import Change, DurableState
 from millstream.broker.groups.group_state import GroupKind
 from millstream.broker.groups.topic_catalog import TopicIdPartition
 from millstream.broker.new_groups import NewGroups
-from millstream.broker.share.share_group import NoShareGroup, ShareGroup, check_heartbeat
+from millstream.broker.share.share_group import (
+    NoShareGroup,
+    NotShared,
+    ShareGroup,
+    check_heartbeat,
+)
 from millstream.broker.share.share_group_facts import ShareFact, ShareFactKey
 from millstream.broker.share.share_group_messages import (
     ShareGroupOutcome,
@@ -57,6 +62,9 @@ class SharedRecords(Protocol):
     def member_left(self, group_id: str, member_id: str) -> None:
         """Others may have what it holds."""
 
+    def group_ids(self) -> Iterable[str]:
+        """Of every group that has a state."""
+
     def positions(self, group_id: str) -> Mapping[TopicIdPartition, ShareState]:
         """How far the group has come, where it has a state."""
 
@@ -72,6 +80,9 @@ class NothingShared:
 
     def member_left(self, group_id: str, member_id: str) -> None:
         pass
+
+    def group_ids(self) -> Iterable[str]:
+        return ()
 
     def positions(self, group_id: str) -> Mapping[TopicIdPartition, ShareState]:
         return {}
@@ -145,6 +156,12 @@ class ShareGroups:
         stored = self._records.positions(group_id)
         return {part: stored.get(part, ShareState()) for part in sorted(shared)}
 
+    def check_shared(self, group_id: str, place: TopicIdPartition) -> None:
+        """Raise unless the group reads there. One that is just being deleted reads nowhere."""
+        group = self._groups.get(group_id)
+        if group is None or group_id == self._changing or place not in group.members.book.shared:
+            raise NotShared(group_id=group_id, place=place)
+
     def _named(self, group_id: str) -> CoordinatedShareGroup:
         group = self._groups.get(group_id)
         if group is None:
@@ -178,7 +195,7 @@ class ShareGroups:
             outcome = group.members.topics_changed()
             if outcome.must_persist:
                 self._settle_soon(group, outcome)
-                self._forget_soon(group, _topic_ids(outcome.ended))
+                self._forget_soon(group.members.group_id, _topic_ids(outcome.ended))
 
     def follow_config(self, group_id: str) -> None:
         """The group's configuration has changed."""
@@ -290,15 +307,15 @@ class ShareGroups:
     def join_records(self, records: SharedRecords) -> None:
         """From here on both halves work together. A crash may have come between the two."""
         self._records = records
-        for group in self._groups.values():
-            positions = records.positions(group.members.group_id)
-            stray = _topic_ids(positions) - _topic_ids(group.members.book.shared)
-            self._forget_soon(group, stray)
+        for group_id in records.group_ids():
+            shared = self.named(group_id).book.shared if group_id in self else frozenset()
+            self._forget_soon(
+                group_id, _topic_ids(records.positions(group_id)) - _topic_ids(shared)
+            )
         self.follow_topics()
 
-    def _forget_soon(self, group: CoordinatedShareGroup, topic_ids: Collection[bytes]) -> None:
+    def _forget_soon(self, group_id: str, topic_ids: Collection[bytes]) -> None:
         if topic_ids:
-            group_id = group.members.group_id
             self._do_soon(group_id, self._records.forget(group_id, topic_ids))
 
 

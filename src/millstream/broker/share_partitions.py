@@ -6,7 +6,7 @@ held. Who is in a group is not known here (`share_groups.py`), nor are requests 
 """
 
 import asyncio
-from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from millstream.base.clock import Clock
@@ -75,6 +75,9 @@ class SharePartitions:
     def find(self, group_id: str, place: TopicIdPartition) -> ServedShare | None:
         return self._shares.get(group_id, {}).get(place)
 
+    def group_ids(self) -> Collection[str]:
+        return (*self._shares,)
+
     def of_group(self, group_id: str) -> list[ServedShare]:
         return [*self._shares.get(group_id, {}).values()]
 
@@ -109,6 +112,14 @@ class SharePartitions:
             return self._topics.with_id(key.topic_id).partition(key.partition).log.end_offset
         except MillstreamError:
             return None
+
+    def is_there(self, place: TopicIdPartition) -> bool:
+        """Whether there is such a partition, whoever may read it."""
+        try:
+            self._topics.with_id(place.topic_id).partition(place.partition)
+        except MillstreamError:
+            return False
+        return True
 
     # --- begin --------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Iterable, Sequence
 
 from millstream.base.disk import DiskFull
+from millstream.base.errors import MillstreamError
 from millstream.base.record import Record
 from millstream.broker.durable_state import STATE_LOG_CONFIG
 from millstream.broker.group_commit import GroupCommit
@@ -38,8 +39,8 @@ class ShareStateLog:
         self.partition = ServedPartition(key, log)
         self._directory = directory
         self._commit = commit
-        # The size that is not history: below a multiple of it a rewrite would gain nothing.
-        self._rewritten_bytes = 0
+        # Below this size a rewrite would gain nothing, or has just failed.
+        self._rewrite_bytes = 0
 
     def load(self) -> dict[SharePartitionKey, StoredShare]:
         """What all records add up to."""
@@ -70,11 +71,15 @@ class ShareStateLog:
     def must_rewrite(self) -> bool:
         """Whether it is large, and twice what the last rewrite has left."""
         log = self.partition.log
-        too_large = max(REWRITE_BYTES_MIN, 2 * self._rewritten_bytes)
+        too_large = max(REWRITE_BYTES_MIN, self._rewrite_bytes)
         return log.failure is None and log.size_bytes > too_large
 
     def rewrite(self, snapshots: Iterable[ShareStateRecord], *, now_ms: int) -> None:
-        """Write a snapshot of every partition, and delete all that came before."""
+        """Write a snapshot of every partition, and delete all that came before.
+
+        What a failure leaves adds up to the same, and takes space: it is tried again when as
+        much has come as makes a log large.
+        """
         log = self.partition.log
         try:
             log.roll(now_ms=now_ms)
@@ -83,7 +88,10 @@ class ShareStateLog:
                 log.append(memoryview(_batch(records, now_ms)), now_ms=now_ms)
             log.sync(now_ms=now_ms)
             self._directory.delete_records(self.partition.key, start_offset)
-            self._rewritten_bytes = log.size_bytes
+            self._rewrite_bytes = 2 * log.size_bytes
+        except MillstreamError:
+            self._rewrite_bytes = log.size_bytes + REWRITE_BYTES_MIN
+            raise
         finally:
             self.partition.settle()
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from functools import partial
 
 from millstream.base.clock import Clock
+from millstream.base.disk import DiskFull
 from millstream.base.errors import MillstreamError
 from millstream.broker.served_share import ServedShare
 from millstream.broker.share_state_log import ShareStateLog
@@ -77,16 +78,20 @@ class ShareStore:
         self._write()
 
     def rewrite_if_worth_it(self, shares: Iterable[ServedShare]) -> None:
-        """Drop history. What a failure may have left undone is repaired before it is answered."""
+        """Drop history. A full disk only delays it.
+
+        What a failure may have left undone is repaired before anything else is answered.
+        """
         if not self._log.must_rewrite:
             return
         shares, now_ms = [*shares], self._now_ms()
         try:
             self._log.rewrite([share.snapshot(now_ms=now_ms) for share in shares], now_ms=now_ms)
-        except MillstreamError:
+        except MillstreamError as error:
             for share in shares:
                 share.must_repair = True
-            raise
+            if not isinstance(error, DiskFull):
+                raise
 
 
 def _fail(changed: Iterable[ServedShare], waiting: Stored, error: BaseException) -> None:

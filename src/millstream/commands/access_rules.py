@@ -15,6 +15,7 @@ from millstream.commands.options import BadOption
 
 ANYWHERE = "*"
 USER = "User:"
+EVERYBODY, WITHOUT_LOGIN = "*", "ANONYMOUS"
 CLUSTER_NAME = "kafka-cluster"
 # By the commands' word, the client's name for it.
 RESOURCES = {
@@ -78,7 +79,7 @@ class AccessRule:
 
 
 def parse_principal(text: str) -> str:
-    """`ada` is short for `User:ada`. Any kind, since there may be rules of it; none but users log in."""
+    """`ada` is short for `User:ada`. Of any kind: rules may be there that name one."""
     kind, colon, name = text.partition(":")
     if not text or (colon and not (kind and name)):
         raise BadOption(option="--principal", value=text, allowed="a user, as ada or User:ada")
@@ -95,9 +96,13 @@ def parse_user_principal(text: str) -> str:
 
 
 def unknown_users(principals: Iterable[str], known: Container[str]) -> list[str]:
-    """Whom a rule names and nobody can log in as by password; certificates have names like CN=ada."""
+    """Those that nobody can log in as by a password; a certificate's name has a `=`, as CN=ada."""
     names = dict.fromkeys(principal.removeprefix(USER) for principal in principals)
-    return [name for name in names if name not in known and name != "*" and "=" not in name]
+    return [
+        name
+        for name in names
+        if name not in known and name not in (EVERYBODY, WITHOUT_LOGIN) and "=" not in name
+    ]
 
 
 def parse_operation(text: str) -> str:

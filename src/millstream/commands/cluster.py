@@ -24,8 +24,10 @@ from millstream.commands.connecting import (
     BrokerUnreachable,
     HungUp,
     NoAnswerInTime,
+    NotAllowed,
     Partition,
     PartitionNotFound,
+    RefusedByBroker,
     TopicNotFound,
     admin_api,
     bootstrap,
@@ -79,8 +81,17 @@ class Group:
         return self.state != "dead"
 
     @property
+    def is_hidden(self) -> bool:
+        return self.state == "hidden"
+
+    @property
     def is_share(self) -> bool:
         return self.protocol == "share"
+
+
+def hidden_group(name: str) -> Group:
+    """One that is there; a topic that its members read may not be seen, and so not its members."""
+    return Group(id=name, state="hidden", protocol="unknown", members={})
 
 
 def open_cluster(brokers: str | None) -> "Cluster":
@@ -110,6 +121,11 @@ class Cluster:
             if topic not in metadata:
                 raise TopicNotFound(topic=topic, known=metadata, creatable=creatable)
         return {topic: len(metadata[topic]) for topic in topics}
+
+    def visible_topics(self, topics: Iterable[str]) -> dict[str, int]:
+        """How many partitions each has that the caller may see."""
+        metadata = self._metadata()
+        return {topic: len(metadata[topic]) for topic in topics if topic in metadata}
 
     def partitions_of(self, topics: Iterable[str]) -> list[Partition]:
         return self.choose_partitions(topics, [])
@@ -167,7 +183,9 @@ class Cluster:
         )
         doing = f"create topic {topic}"
         self._ask(lambda: self._admin.create_topics([new]), doing=doing)
-        self._wait(lambda: self._has_leaders(topic, partitions), doing=doing)
+        self._wait(
+            lambda: self._has_leaders(topic, partitions) or self._is_hidden(topic), doing=doing
+        )
 
     def delete_topic(self, topic: str) -> None:
         doing = f"delete topic {topic}"
@@ -183,6 +201,16 @@ class Cluster:
     def _has_leaders(self, topic: str, partitions: int) -> bool:
         layout = self._metadata().get(topic, [])
         return len(layout) >= max(1, partitions) and all(part.leader >= 0 for part in layout)
+
+    def _is_hidden(self, topic: str) -> bool:
+        """Who may create a topic may not yet see it; that it is there is not told either."""
+        try:
+            self.topic_id(topic)
+        except NotAllowed:
+            return True
+        except RefusedByBroker:  # not known yet
+            pass
+        return False
 
     def trim(self, before: Mapping[Partition, int]) -> None:
         """Delete the records before each offset."""
@@ -359,6 +387,20 @@ class Cluster:
         )
         return {name: _group_from(name, answers[name]) for name in wanted}
 
+    def listed_groups(self, names: Iterable[str]) -> dict[str, Group]:
+        """What may be seen of each: a broker denies a whole group for one topic of its members."""
+        wanted = list(names)
+        try:
+            return self.groups(wanted)
+        except NotAllowed:
+            return {name: self._listed_group(name) for name in wanted}
+
+    def _listed_group(self, name: str) -> Group:
+        try:
+            return self.groups([name])[name]
+        except NotAllowed:
+            return hidden_group(name)
+
     def committed(self, group: str) -> dict[Partition, int]:
         from confluent_kafka import ConsumerGroupTopicPartitions
 
@@ -396,6 +438,7 @@ class Cluster:
     def users(self) -> dict[str, list[str]]:
         """The mechanisms by which each can log in."""
         api = admin_api()
+        self._require_describe(doing="list users")
         found = self._ask_one(self._admin.describe_user_scram_credentials, doing="list users")
         names = {
             api.ScramMechanism.SCRAM_SHA_256: "SCRAM-SHA-256",
@@ -405,6 +448,14 @@ class Cluster:
             user: [names[info.mechanism] for info in found[user].scram_credential_infos]
             for user in sorted(found)
         }
+
+    def _require_describe(self, *, doing: str) -> None:
+        """librdkafka 2.16 frees a wild pointer where a broker, ours or Kafka's, refuses to list."""
+        cluster = self._ask_one(
+            lambda: self._admin.describe_cluster(include_authorized_operations=True), doing=doing
+        )
+        if admin_api().AclOperation.DESCRIBE not in (cluster.authorized_operations or ()):
+            raise NotAllowed(doing=doing, missing="describe on the cluster")
 
     def set_password(self, user: str, password: str) -> None:
         """For both mechanisms, one after the other: Kafka takes one change of a user at a time."""

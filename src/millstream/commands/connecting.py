@@ -5,7 +5,9 @@ librdkafka's errors are translated here, once. Works with Millstream's broker an
 
 import difflib
 import logging
+import re
 import socket
+import ssl
 import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -23,6 +25,8 @@ ANSWER_SECONDS_MAX = 15.0
 TIMEOUTS = ("_TIMED_OUT", "_TIMED_OUT_QUEUE", "_MSG_TIMED_OUT", "REQUEST_TIMED_OUT")
 UNREACHABLE = ("_TRANSPORT", "_ALL_BROKERS_DOWN", "_RESOLVE")
 NOT_ALLOWED = "_AUTHORIZATION_FAILED"
+# OpenSSL's X509_V_ERR_HOSTNAME_MISMATCH and X509_V_ERR_IP_ADDRESS_MISMATCH.
+NAME_MISMATCHES = (62, 64)
 # Millstream's and Kafka's own.
 INTERNAL_TOPICS = ("__consumer_offsets", "__millstream_metadata", "__transaction_state")
 
@@ -89,9 +93,10 @@ class GroupNotFound(Rejected):
 
 
 class NotAllowed(Rejected):
-    def __init__(self, *, doing: str) -> None:
-        super().__init__(f"Cannot {doing}: the broker's access rules do not allow it")
-        self.doing = doing
+    def __init__(self, *, doing: str, missing: str = "") -> None:
+        needs = f", which takes {missing}" if missing else ""
+        super().__init__(f"Cannot {doing}: the broker's access rules do not allow it{needs}")
+        self.doing, self.missing = doing, missing
 
 
 class RefusedByBroker(Rejected):
@@ -119,6 +124,16 @@ class TlsRefused(Rejected):
         self.brokers, self.reason = brokers, reason
 
 
+class NotInCertificate(Rejected):
+    def __init__(self, *, broker: Address) -> None:
+        super().__init__(
+            f"The certificate of the broker at {broker} is not for {broker.host}. Call the broker "
+            "by a name that is in it (--brokers, MILLSTREAM_BROKERS; its `advertise` is where it "
+            "sends clients on), or give it a certificate for this one (`millstream certs --host`)"
+        )
+        self.broker = broker
+
+
 class HungUp(Rejected):
     def __init__(self, *, brokers: str) -> None:
         super().__init__(
@@ -136,6 +151,9 @@ def trouble_from(
     if reason := said.get("_AUTHENTICATION"):
         return LoginRefused(brokers=brokers, user=user, reason=_without_address(reason))
     if reason := said.get("_SSL"):
+        broker = _address_in(reason)
+        if broker is not None and not is_named_in_certificate(broker):
+            return NotInCertificate(broker=broker)
         return TlsRefused(brokers=brokers, reason=_without_address(reason))
     return None
 
@@ -144,6 +162,29 @@ def _without_address(reason: str) -> str:
     """librdkafka's words without `sasl_ssl://host:9092/bootstrap: ` and what it adds behind."""
     told = reason.split(": ", 1)[-1] if "://" in reason.split(": ", 1)[0] else reason
     return told.split(" (after ", 1)[0].rstrip(". ")
+
+
+def _address_in(reason: str) -> Address | None:
+    """Whom librdkafka speaks of: `ssl://host:9092/bootstrap: ...`."""
+    found = re.match(r"\w+://\[?([^/]+?)\]?:(\d+)/", reason)
+    return Address(found[1], int(found[2])) if found else None
+
+
+def is_named_in_certificate(broker: Address) -> bool:
+    """Looked at once more: librdkafka says the same of a wrong name and a wrong authority."""
+    settings = load(ClientSettings)
+    context = ssl.create_default_context(cafile=settings.tls_ca)
+    if settings.tls_certificate is not None:
+        context.load_cert_chain(settings.tls_certificate, settings.tls_key)
+    address = (broker.host, broker.port)
+    try:
+        with socket.create_connection(address, timeout=CONNECT_SECONDS_MAX) as plain:
+            context.wrap_socket(plain, server_hostname=broker.host).close()
+    except ssl.SSLCertVerificationError as error:
+        return error.verify_code not in NAME_MISMATCHES
+    except OSError:
+        pass  # something else is wrong, which librdkafka has told
+    return True
 
 
 def error_from(error: "KafkaError", *, doing: str, brokers: str) -> MillstreamError:

@@ -1,8 +1,8 @@
 """`millstream consume`: records to lines.
 
-Without a group it reads by itself, leaves no trace on the broker and needs no right but to read the
-topic. With a group it commits what it has printed, after it is printed. Follows until Ctrl-C, unless
-told where to stop.
+Without a group it reads by itself, leaves no trace on the broker and needs no right but to read
+the topic. With a group it commits what it has printed, after it is printed. Follows until Ctrl-C,
+unless told where to stop.
 """
 
 import sys

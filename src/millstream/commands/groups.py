@@ -76,9 +76,7 @@ def share_groups(cluster: Cluster) -> "ShareGroups":
 
 def all_groups(cluster: Cluster) -> dict[str, Group]:
     shares = share_groups(cluster)
-    found = cluster.groups(cluster.group_names())
-    shared = {name: shares.find(name) for name in shares.names()}
-    found |= {name: group for name, group in shared.items() if group is not None}
+    found = cluster.listed_groups(cluster.group_names()) | shares.listed(shares.names())
     return dict(sorted(found.items()))
 
 
@@ -105,18 +103,22 @@ def list_groups(brokers: Brokers = None, json: Json = False) -> None:
     """
     cluster = open_cluster(brokers)
     groups = all_groups(cluster)
-    places = {name: places_of(cluster, group) for name, group in groups.items()}
+    places = {
+        name: {} if group.is_hidden else places_of(cluster, group) for name, group in groups.items()
+    }
     topics = {name: _topics_of(group, places[name]) for name, group in groups.items()}
     existing = set(cluster.topic_names())
     wanted = cluster.partitions_of(sorted(set().union(*topics.values()) & existing))
     offsets = cluster.available(wanted)
     lags = {
-        name: add_lags(
+        name: None
+        if group.is_hidden
+        else add_lags(
             lag_of(places[name].get(part), within)
             for part, within in offsets.items()
             if part.topic in topics[name]
         )
-        for name in groups
+        for name, group in groups.items()
     }
     found = [_group_row(group, topics[name], lags[name]) for name, group in groups.items()]
     if json:
@@ -125,18 +127,15 @@ def list_groups(brokers: Brokers = None, json: Json = False) -> None:
         say("No consumer groups yet. `millstream consume TOPIC --group NAME` makes one.")
     else:
         header = ["GROUP", "STATE", "PROTOCOL", "MEMBERS", "TOPICS", "LAG"]
-        rows = [
-            [
-                name,
-                group.state,
-                group.protocol,
-                len(group.members),
-                len(topics[name]),
-                lag_cell(lags[name]),
-            ]
-            for name, group in groups.items()
-        ]
-        print_table(header, rows)
+        print_table(
+            header,
+            [_list_row(group, topics[name], lags[name]) for name, group in groups.items()],
+        )
+
+
+def _list_row(group: Group, topics: set[str], lag: LagSum | None) -> list[object]:
+    seen = [None] * 3 if lag is None else [len(group.members), len(topics), lag_cell(lag)]
+    return [group.id, group.state, group.protocol, *seen]
 
 
 def _topics_of(group: Group, committed: Iterable[Partition]) -> set[str]:
@@ -145,18 +144,20 @@ def _topics_of(group: Group, committed: Iterable[Partition]) -> set[str]:
     return assigned | {part.topic for part in committed}
 
 
-def _group_row(group: Group, topics: set[str], lag: LagSum) -> dict[str, Any]:
+def _group_row(group: Group, topics: set[str], lag: LagSum | None) -> dict[str, Any]:
     return {
         "group": group.id,
         "state": group.state,
         "protocol": group.protocol,
-        "members": len(group.members),
-        "topics": sorted(topics),
+        "members": None if group.is_hidden else len(group.members),
+        "topics": None if group.is_hidden else sorted(topics),
         **_lag_to_json(lag),
     }
 
 
-def _lag_to_json(lag: LagSum) -> dict[str, Any]:
+def _lag_to_json(lag: LagSum | None) -> dict[str, Any]:
+    if lag is None:
+        return dict.fromkeys(("lag", "known_lag", "never_committed_partitions"))
     return {
         "lag": lag.lag,
         "known_lag": lag.known,

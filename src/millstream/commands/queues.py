@@ -195,7 +195,7 @@ def _dead(queue: str, config: dict[str, Any], *, redriven: bool = False) -> "lis
 
 
 def _letter_row(letter: "DeadLetter") -> list[object]:
-    value = _shown(letter.value)
+    value = _shown(letter.raw_value)
     return [
         letter.id,
         format_time_ms(letter.died_ms),
@@ -213,7 +213,7 @@ def _letter_to_json(letter: "DeadLetter") -> dict[str, Any]:
         "redriven_ms": letter.redriven_ms,
         "copies": letter.copies,
         "key": None if letter.key is None else _shown(letter.key),
-        "value": None if letter.value is None else _shown(letter.value),
+        "value": None if letter.raw_value is None else _shown(letter.raw_value),
         "headers": {name: _shown(value) for name, value in letter.headers},
         **_death_to_json(letter.death),
         "history": [{"id": one.id, **_death_to_json(one)} for one in letter.history],

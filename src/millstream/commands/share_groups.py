@@ -5,7 +5,7 @@ A broker that is too old to have share groups has none.
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 from millstream.broker.wire import ErrorCode
@@ -16,8 +16,8 @@ from millstream.broker.wire.messages.alter_share_group_offsets import (
     AlterShareGroupOffsetsResponse,
 )
 from millstream.broker.wire.messages.share_group_describe import DescribedGroup
-from millstream.commands.cluster import RETRY_PAUSE_SECONDS, Group
-from millstream.commands.connecting import ANSWER_SECONDS_MAX, Partition, client_config
+from millstream.commands.cluster import RETRY_PAUSE_SECONDS, Group, hidden_group
+from millstream.commands.connecting import ANSWER_SECONDS_MAX, NotAllowed, Partition, client_config
 from millstream.commands.lag import Member, Place
 from millstream.queues.access import access_from
 from millstream.queues.connection import BrokerTooOld, Connection
@@ -39,6 +39,7 @@ STARTING_UP = (
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_COORDINATOR,
 )
+NOT_ALLOWED = (ErrorCode.GROUP_AUTHORIZATION_FAILED, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
 
 class ShareGroups:
@@ -61,6 +62,16 @@ class ShareGroups:
             return None
         return None if group is None else _group_from(group)
 
+    def listed(self, names: Iterable[str]) -> dict[str, Group]:
+        """What may be seen of each; without those that have ended since."""
+        found = {}
+        for name in names:
+            try:
+                found[name] = self.find(name)
+            except NotAllowed:
+                found[name] = hidden_group(name)
+        return {name: group for name, group in found.items() if group is not None}
+
     def places(self, name: str) -> dict[Partition, Place]:
         """Where the group goes on, in the partitions that it has begun."""
         return self._at_coordinator(name, lambda broker: _places(broker, name))
@@ -79,6 +90,8 @@ def _asked(ask: Callable[[], Coroutine[Any, Any, T]]) -> T:
         try:
             return asyncio.run(ask())
         except RefusedByBroker as error:
+            if error.code in NOT_ALLOWED:
+                raise NotAllowed(doing=error.doing) from None
             if error.code not in STARTING_UP or time.monotonic() > deadline:
                 raise
             time.sleep(RETRY_PAUSE_SECONDS)

@@ -49,7 +49,8 @@ def list_topics(
         say("No topics yet. Create one with `millstream topics create NAME`.")
     else:
         rows = [
-            [row["topic"], row["partitions"], row["records"], row["retention"]] for row in found
+            [row["topic"], row["partitions"], row["records"], row["retention"] or "-"]
+            for row in found
         ]
         print_table(["TOPIC", "PARTITIONS", "RECORDS", "RETENTION"], rows)
 
@@ -86,21 +87,24 @@ def create(
             if not (if_missing and error.code == "TOPIC_ALREADY_EXISTS"):
                 raise
     _report_created(cluster, topics, created, json=json)
-    for topic in created if replication else []:
+    for topic in cluster.visible_topics(created) if replication else ():
         kept = len(cluster.layout(topic)[0].replicas)
         if kept != replication:
             say(f"Topic {topic}: --replication {replication} was asked, the broker keeps {kept}.")
 
 
 def _report_created(cluster: Cluster, topics: list[str], created: list[str], *, json: bool) -> None:
-    counts, configs = cluster.require_topics(topics), cluster.visible_configs(topics)
+    counts, configs = cluster.visible_topics(topics), cluster.visible_configs(topics)
     if json:
-        print_json([{"topic": t, "partitions": counts[t], "created": t in created} for t in topics])
+        print_json(
+            [{"topic": t, "partitions": counts.get(t), "created": t in created} for t in topics]
+        )
         return
     for topic in topics:
         did = "Created topic" if topic in created else "Topic exists already:"
-        kept = f", retention {retention_from(configs[topic])}" if topic in configs else ""
-        typer.echo(f"{did} {topic}: {counted(counts[topic], 'partition')}{kept}")
+        seen = [counted(counts[topic], "partition")] if topic in counts else []
+        seen += [f"retention {retention_from(configs[topic])}"] if topic in configs else []
+        typer.echo(f"{did} {topic}{': ' if seen else ''}{', '.join(seen)}")
 
 
 @app.command(cls=PlainCommand)

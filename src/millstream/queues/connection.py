@@ -117,7 +117,9 @@ class Connection:
             _, message = decode_response(answer, version, frame)
         except TimeoutError:
             raise self._lost(f"no answer within {seconds_max:.0f} s") from None
-        except (OSError, asyncio.IncompleteReadError) as error:
+        except asyncio.IncompleteReadError as error:
+            raise self._lost("the broker hung up") from error
+        except OSError as error:
             raise self._lost(str(error) or "it was closed") from error
         except MalformedMessage as error:
             raise self._lost(str(error)) from error

@@ -46,9 +46,9 @@ LED_ELSEWHERE = (
 class LockLost(Retryable):
     """The job is not this worker's any more; it is delivered again, here or elsewhere."""
 
-    def __init__(self, *, place: str, reason: str) -> None:
-        super().__init__(f"{place}: its lock is lost ({reason}); it is delivered again")
-        self.place, self.reason = place, reason
+    def __init__(self, *, job: str, reason: str) -> None:
+        super().__init__(f"job {job}: its lock is lost ({reason}); it is delivered again")
+        self.job, self.reason = job, reason
 
 
 class RefusedByBroker(Rejected):
@@ -80,7 +80,7 @@ class LeaderLink:
         now_ms: Clock,
         when_led_elsewhere: Callable[[], None],
     ) -> None:
-        self.address = address
+        self.address, self._member = address, member
         self.partitions: frozenset[Partition] = frozenset()
         self._access, self._handover, self._now_ms = access, handover, now_ms
         self._session = LeaderSession(group=member.group, member_id=member.member_id)
@@ -241,8 +241,8 @@ class LeaderLink:
     def _fail(self, place: Place, reason: str) -> None:
         pending = self._pending.pop(place, None)
         if pending is not None and pending.said is not None and not pending.said.done():
-            name = f"partition {place.partition.number}, offset {place.offset}"
-            pending.said.set_exception(LockLost(place=name, reason=reason))
+            job = self._member.job_id(place)
+            pending.said.set_exception(LockLost(job=job, reason=reason))
 
     async def _refused(self, doing: str, code: int, reason: str | None) -> None:
         if code in SESSION_IS_GONE:

@@ -7,6 +7,7 @@ keeps the headers of its earlier deaths: they are its history. `docs/formats/dea
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from millstream.base.dead_letter_headers import (
     DELIVERY_COUNT_HEADER,
@@ -20,6 +21,7 @@ from millstream.base.dead_letter_headers import (
     TOPIC_HEADER,
 )
 from millstream.base.record import Header, Record
+from millstream.queues.values import ValueKind, value_from_bytes
 
 # On a record without a value: the letter of this id was put back into its queue.
 REDRIVEN_HEADER = "millstream.redriven"
@@ -53,16 +55,22 @@ class DeadLetter:
 
     death: Death
     key: bytes | None
-    value: bytes | None
+    raw_value: bytes | None
     headers: tuple[Header, ...]  # the application's
     died_ms: int
     history: tuple[Death, ...] = ()
     copies: int = field(default=1)  # a crash can write a letter twice; it counts once
     redriven_ms: int | None = None
+    values: ValueKind = "bytes"
 
     @property
     def id(self) -> str:
         return self.death.id
+
+    @property
+    def value(self) -> Any:
+        """As its job's: decoded when it is asked for, BadValue if it is not what it should be."""
+        return value_from_bytes(self.raw_value, self.values)
 
 
 def headers_of(death: Death) -> tuple[Header, ...]:
@@ -91,7 +99,7 @@ def job_record(letter: DeadLetter) -> Record:
     """The letter as it goes back into its queue."""
     deaths = (*letter.history, letter.death)
     past = [header for one in deaths for header in headers_of(one)]
-    return Record(key=letter.key, value=letter.value, headers=(*letter.headers, *past))
+    return Record(key=letter.key, value=letter.raw_value, headers=(*letter.headers, *past))
 
 
 def redriven_record(letter_id: str) -> Record:
@@ -164,7 +172,7 @@ def _letter_from(record: Record, deaths: Sequence[Death]) -> DeadLetter:
     return DeadLetter(
         death=deaths[-1],
         key=record.key,
-        value=record.value,
+        raw_value=record.value,
         headers=application_headers(record.headers),
         died_ms=record.timestamp_ms,
         history=tuple(deaths[:-1]),

@@ -10,7 +10,7 @@ from millstream.broker.wire.messages.share_group_heartbeat import (
     ShareGroupHeartbeatRequest,
     ShareGroupHeartbeatResponse,
 )
-from millstream.queues.acknowledgements import Partition
+from millstream.queues.acknowledgements import Partition, Place
 
 JOINING_EPOCH = 0
 LEAVING_EPOCH = -1
@@ -50,6 +50,10 @@ class Membership:
     @property
     def is_joined(self) -> bool:
         return self._epoch > 0
+
+    def job_id(self, place: Place) -> str:
+        """As the application knows it."""
+        return f"{self.topic}-{place.partition.number}-{place.offset}"
 
     def heartbeat(self) -> ShareGroupHeartbeatRequest:
         """Names the topic only when it joins: null means what was said before."""

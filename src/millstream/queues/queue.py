@@ -1,9 +1,7 @@
 """`Queue` and `Job`: what an application writes. A queue is a topic and a share group over it.
 
     queue.put({"user": 7})
-    for job in queue:
-        with job:
-            work(job.value)
+    queue.work(function)  # or job by job: for job in queue: with job: ...
 
 Every job is delivered at least once, to one worker at a time, until it is acknowledged, or given up
 and kept as a dead letter. Nothing here is in order: docs/guides/messaging.md.
@@ -12,14 +10,16 @@ and kept as a dead letter. Nothing here is in order: docs/guides/messaging.md.
 import contextlib
 import logging
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from types import TracebackType
 from typing import Any
 
 from millstream.base.errors import Rejected
 from millstream.base.record import Header, Record
 from millstream.queues.access import access_from
-from millstream.queues.acknowledgements import Settlement
+from millstream.queues.acknowledgements import Place, Settlement
+from millstream.queues.asked import BadTerms, count, queue_name, seconds, several
 from millstream.queues.deliveries import Delivery
 from millstream.queues.held_jobs import TooManyPutOff
 from millstream.queues.leader_link import LockLost
@@ -30,7 +30,7 @@ from millstream.queues.letters import (
     deaths_in,
     letter_record,
 )
-from millstream.queues.outbox import Outbox, PutFailed, Receipt
+from millstream.queues.outbox import Outbox, PutFailed, PutRefused, Receipt
 from millstream.queues.terms import DELIVERIES_MAX, QueueTerms, set_up
 from millstream.queues.values import (
     KINDS,
@@ -48,16 +48,17 @@ Headers = Mapping[str, str | bytes | None]
 
 DELAY_SECONDS_MAX = 24 * 3600.0
 RETRY_DELAY_SECONDS_MAX = 600.0
+# Kafka's bounds for share.record.lock.duration.ms; a broker may have narrower ones.
+LOCK_SECONDS_MIN, LOCK_SECONDS_MAX = 1.0, 3600.0
+GET_SECONDS_MAX = 365 * 24 * 3600.0  # None waits longer
+PARTITIONS_MAX = 10_000
+PREFETCH_MAX = 1_000
 
 
 class JobSettled(Rejected):
     def __init__(self, *, job: str, how: str) -> None:
         super().__init__(f"job {job} was settled before: {how}")
         self.job, self.how = job, how
-
-
-class BadTerms(Rejected):
-    """A queue was asked for in a way that cannot work."""
 
 
 class Job:
@@ -75,8 +76,7 @@ class Job:
     @property
     def id(self) -> str:
         """The same in every delivery: the queue's topic, partition and offset."""
-        place = self._delivery.place
-        return f"{self._queue.name}-{place.partition.number}-{place.offset}"
+        return self._queue._job_id(self._delivery.place)
 
     @property
     def value(self) -> Any:
@@ -128,14 +128,12 @@ class Job:
         if self.delivery_count >= self._queue.attempts_max:
             words = f"given up after {self.delivery_count} deliveries"
             return self.reject(f"{words}: {reason}" if reason else words)
-        if delay:
+        if delay is not None and seconds("delay", delay, least=0, most=DELAY_SECONDS_MAX) > 0:
             return self._put_off(delay)
         self._settle("released")
         return self._queue._worker().settle(self._delivery, Settlement.RELEASE)
 
     def _put_off(self, delay: float) -> None:
-        if not 0 < delay <= DELAY_SECONDS_MAX:
-            raise BadTerms(f"delay={delay}: give seconds, at most {DELAY_SECONDS_MAX:.0f}")
         self._settle("put off")
         try:
             self._queue._worker().put_off(self._delivery, int(delay * 1000))
@@ -187,7 +185,7 @@ class Job:
             self.release(min(delay, RETRY_DELAY_SECONDS_MAX), reason=reason)
         except LockLost:
             pass  # it comes again anyway; the caller's own error is the one to see
-        except (TooManyPutOff, PutFailed):
+        except (TooManyPutOff, PutFailed, PutRefused):
             self._give_back()
 
     def _give_back(self) -> None:
@@ -209,6 +207,9 @@ class Queue:
     the topics `name` and `name.dead`, and sets up the group `queue.name`, where they are missing.
     """
 
+    _outbox: Outbox | None = None
+    _running: Worker | None = None
+
     def __init__(
         self,
         name: str,
@@ -224,22 +225,26 @@ class Queue:
     ) -> None:
         if values not in KINDS:
             raise BadTerms(f"values={values!r}: give one of {', '.join(KINDS)}")
-        if not 1 <= attempts_max <= DELIVERIES_MAX:
-            raise BadTerms(f"attempts_max={attempts_max}: give 1 to {DELIVERIES_MAX}")
-        self.name, self.values, self.attempts_max = name, values, attempts_max
-        self.retry_delay = retry_delay
+        if lock is not None:
+            seconds("lock", lock, least=LOCK_SECONDS_MIN, most=LOCK_SECONDS_MAX)
+        if partitions is not None:
+            count("partitions", partitions, least=1, most=PARTITIONS_MAX)
+        self.name, self.values = queue_name(name), values
+        self.attempts_max = count("attempts_max", attempts_max, least=1, most=DELIVERIES_MAX)
+        self.retry_delay = seconds(
+            "retry_delay", retry_delay, least=0, most=RETRY_DELAY_SECONDS_MAX
+        )
         self.terms = QueueTerms(
             name=name,
             partitions=partitions,
             lock_ms=None if lock is None else int(lock * 1000),
             attempts_max=attempts_max,
         )
-        self._config, self._prefetch = dict(config), prefetch
+        self._config = dict(config)
+        self._prefetch = count("prefetch", prefetch, least=0, most=PREFETCH_MAX)
         self._access = access_from(config)
         self._lock = threading.RLock()
         self._is_set_up = not set_up
-        self._outbox: Outbox | None = None
-        self._running: Worker | None = None
         self._is_closed = False
 
     def __repr__(self) -> str:
@@ -256,7 +261,7 @@ class Queue:
 
     def put_many(self, values: Iterable[Any], *, key: str | bytes | None = None) -> list[Receipt]:
         """Much quicker than one by one: all are sent, then all are waited for."""
-        return self._put([self._record(value, key, None) for value in values])
+        return self._put([self._record(value, key, None) for value in several(values)])
 
     def _put(self, records: list[Record]) -> list[Receipt]:
         return self._sender().put(self.name, records)
@@ -275,8 +280,10 @@ class Queue:
 
         The first call joins the queue's group, which counts in addition.
         """
+        if timeout is not None:
+            seconds("timeout", timeout, least=0, most=GET_SECONDS_MAX)
         while True:
-            delivery = self._worker().get(None if timeout is None else max(0, int(timeout * 1000)))
+            delivery = self._worker().get(None if timeout is None else int(timeout * 1000))
             if delivery is None:
                 return None
             job = Job(self, delivery)
@@ -291,7 +298,7 @@ class Queue:
             job.reject(f"given up: delivered {job.delivery_count - 1} times without an answer")
         except LockLost:
             pass
-        except PutFailed as error:
+        except (PutFailed, PutRefused) as error:
             logger.error("queue %s: no dead letter of job %s: %s", self.name, job.id, error)
             job._give_back()
 
@@ -305,6 +312,33 @@ class Queue:
             if job is not None:
                 yield job
 
+    def work(self, function: Callable[[Any], object], *, timeout: float | None = None) -> None:
+        """Call `function` with the value of each job, for ever, or until none came for `timeout`
+        seconds. A job at which it raises is tried again later, or given up: as in `with job:`; it
+        is told in the diagnostics, and the next one's turn comes. Closing the queue ends it."""
+        while not self._is_closed:
+            try:
+                job = self.get(timeout)
+            except WorkerClosed:
+                return
+            if job is None and timeout is not None:
+                return
+            if job is not None:
+                self._do(job, function)
+
+    def _do(self, job: Job, function: Callable[[Any], object]) -> None:
+        try:
+            with job:
+                function(job.value)
+        except Exception:
+            logger.exception(
+                "queue %s: job %s failed, delivery %d of %d",
+                self.name,
+                job.id,
+                job.delivery_count,
+                self.attempts_max,
+            )
+
     # --- dead letters -------------------------------------------------------------------------
 
     def dead_letters(self) -> list[DeadLetter]:
@@ -312,7 +346,8 @@ class Queue:
         from millstream.queues.redrive import read_letters
 
         self._set_up()
-        return read_letters(self.terms, self._config)
+        letters = read_letters(self.terms, self._config)
+        return [replace(letter, values=self.values) for letter in letters]
 
     def redrive(self, ids: Iterable[str] | None = None) -> list[str]:
         """Put dead letters back into the queue, all or those named: each once, however often this
@@ -338,7 +373,15 @@ class Queue:
     def _abandon(self, delivery: Delivery) -> None:
         worker = self._running
         if worker is not None and worker.abandon(delivery):
-            logger.warning("queue %s: a job was dropped unsettled; it comes again", self.name)
+            logger.warning(
+                "queue %s: job %s was dropped unsettled, and comes again: use `with job:`, or "
+                "settle it with ack(), release() or reject()",
+                self.name,
+                self._job_id(delivery.place),
+            )
+
+    def _job_id(self, place: Place) -> str:
+        return f"{self.name}-{place.partition.number}-{place.offset}"
 
     # --- its life -----------------------------------------------------------------------------
 
@@ -351,6 +394,12 @@ class Queue:
             worker.close()
         if outbox is not None:
             outbox.close()
+
+    def __del__(self) -> None:
+        """Dropped unclosed: its threads end by themselves, without being waited for."""
+        for running in (self._running, self._outbox):
+            if running is not None:
+                running.end()
 
     def __enter__(self) -> "Queue":
         return self
@@ -374,8 +423,11 @@ class Queue:
     def _sender(self) -> Outbox:
         self._set_up()
         with self._lock:
+            if self._outbox is not None and self._outbox.is_broken:
+                self._outbox.end()
+                self._outbox = None
             if self._outbox is None:
-                self._outbox = Outbox(self._config)
+                self._outbox = Outbox(self.name, self._config)
             return self._outbox
 
     def _worker(self) -> Worker:

@@ -9,10 +9,11 @@ import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from millstream.base.errors import Rejected, Retryable
+from millstream.base.errors import MillstreamError, Rejected, Retryable
 from millstream.base.record import Record
+from millstream.queues.client_trouble import ClientTrouble
 from millstream.queues.letters import DeadLetter, job_record, letters_in, redriven_record
-from millstream.queues.terms import QueueTerms
+from millstream.queues.terms import QueueTerms, topics_seen
 
 ANSWER_SECONDS_MAX = 30.0
 LETTERS_PER_TRANSACTION = 500
@@ -48,33 +49,48 @@ class LetterTooLarge(Rejected):
 
 class RedriveFailed(Retryable):
     def __init__(self, *, queue: str, reason: str) -> None:
-        super().__init__(f"queue {queue}: the redrive stopped ({reason}); start it again")
+        super().__init__(
+            f"queue {queue}: work on its dead letters stopped ({reason}); start it again"
+        )
         self.queue, self.reason = queue, reason
 
 
 def read_letters(terms: QueueTerms, config: Mapping[str, Any]) -> list[DeadLetter]:
-    return letters_in(_records(terms.dead_topic, config))
+    from confluent_kafka import KafkaException
+
+    trouble = ClientTrouble(terms.name, config)
+    try:
+        return letters_in(_records(terms.dead_topic, trouble))
+    except KafkaException as error:
+        raise _translated(error.args[0], trouble) from error
 
 
 def redrive(terms: QueueTerms, config: Mapping[str, Any], ids: list[str] | None) -> list[str]:
     """The ids of the letters that were put back now."""
     from confluent_kafka import KafkaException, Producer
 
+    trouble = ClientTrouble(terms.name, config)
     producer = Producer(
         {
-            **config,
+            **trouble.config,
             "transactional.id": f"{terms.group}.redrive",
             "transaction.timeout.ms": TRANSACTION_MS_MAX,
         }
     )
     try:
+        topics_seen(producer, trouble)  # whether anything can be asked is known sooner so
         producer.init_transactions(ANSWER_SECONDS_MAX)
         wanted = _wanted(terms, read_letters(terms, config), ids)
         for start in range(0, len(wanted), LETTERS_PER_TRANSACTION):
             _put_back(producer, terms, wanted[start : start + LETTERS_PER_TRANSACTION])
     except KafkaException as error:
-        raise RedriveFailed(queue=terms.name, reason=error.args[0].str()) from error
+        raise _translated(error.args[0], trouble) from error
     return [letter.id for letter in wanted]
+
+
+def _translated(fault: Any, trouble: ClientTrouble) -> MillstreamError:
+    unreached = trouble.error_from(fault)
+    return unreached or RedriveFailed(queue=trouble.queue, reason=fault.str())
 
 
 def _wanted(
@@ -122,13 +138,13 @@ def _send(producer: Any, topic: str, record: Record) -> None:
     producer.produce(topic, key=record.key, value=record.value, headers=list(record.headers))
 
 
-def _records(topic: str, config: Mapping[str, Any]) -> Iterator[Record]:
+def _records(topic: str, trouble: ClientTrouble) -> Iterator[Record]:
     """All that is in the topic now, partition by partition, transactions that ended only."""
     from confluent_kafka import Consumer
 
     reader = Consumer(
         {
-            **config,
+            **trouble.config,
             "group.id": READER,
             "enable.auto.commit": False,
             "isolation.level": "read_committed",
@@ -137,7 +153,7 @@ def _records(topic: str, config: Mapping[str, Any]) -> Iterator[Record]:
         }
     )
     try:
-        known = reader.list_topics(timeout=ANSWER_SECONDS_MAX).topics
+        known = topics_seen(reader, trouble)
         if topic not in known:  # asked for by its name it would be made
             raise NoDeadLetterTopic(topic=topic)
         for number in sorted(known[topic].partitions):

@@ -5,16 +5,19 @@ what differs is set anew, so that whoever came last has said it. Only what the b
 so that the same code runs on Apache Kafka, which has no dead-letter topic of its own before 4.4.
 """
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from millstream.base.errors import MillstreamError, Rejected, Retryable
+from millstream.base.errors import MillstreamError, Rejected
+from millstream.queues.asked import DEAD_SUFFIX
+from millstream.queues.client_trouble import NOBODY_ANSWERS, ClientTrouble
 
 CONNECT_SECONDS_MAX = 10.0
+CONNECT_TRY_SECONDS = 1.0  # then it is looked at what librdkafka has met so far
 ANSWER_SECONDS_MAX = 30.0
 GROUP_PREFIX = "queue."
-DEAD_SUFFIX = ".dead"
 # Kafka's bounds for share.delivery.count.limit. The broker's limit is above the queue's own, so
 # that a job whose worker froze still comes back to one that writes a letter about it.
 DELIVERIES_MAX = 10
@@ -28,12 +31,6 @@ class CannotSetUp(Rejected):
     def __init__(self, *, queue: str, doing: str, reason: str) -> None:
         super().__init__(f"queue {queue}: cannot {doing}: {reason}")
         self.queue, self.doing, self.reason = queue, doing, reason
-
-
-class NoBroker(Retryable):
-    def __init__(self, *, queue: str, brokers: str) -> None:
-        super().__init__(f"queue {queue}: no broker answers at {brokers}")
-        self.queue, self.brokers = queue, brokers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,16 +77,37 @@ def set_up(terms: QueueTerms, config: Mapping[str, Any]) -> None:
     import confluent_kafka.admin
 
     admin: Any = confluent_kafka.admin
-    client = admin.AdminClient(dict(config))
+    trouble = ClientTrouble(terms.name, config)
+    client = admin.AdminClient(trouble.config)
     try:
-        _create_topics(terms, admin, client)
+        _create_topics(terms, admin, client, present=topics_seen(client, trouble))
         _configure_group(terms, admin, client)
     except confluent_kafka.KafkaException as error:
-        raise _translated(error, terms, config) from error
+        raise _translated(error.args[0], terms, trouble) from error
 
 
-def _create_topics(terms: QueueTerms, admin: Any, client: Any) -> None:
-    present = client.list_topics(timeout=CONNECT_SECONDS_MAX).topics
+def topics_seen(client: Any, trouble: ClientTrouble) -> Mapping[str, Any]:
+    """The topics of the cluster; the first question of a client, which finds out if it can ask."""
+    import confluent_kafka
+
+    ends = time.monotonic() + CONNECT_SECONDS_MAX
+    while True:
+        try:
+            topics: Mapping[str, Any] = client.list_topics(
+                timeout=min(CONNECT_TRY_SECONDS, CONNECT_SECONDS_MAX)
+            ).topics
+            return topics
+        except confluent_kafka.KafkaException as error:
+            client.poll(0)
+            if (cause := trouble.cause()) is not None:
+                raise cause from error
+            if error.args[0].name() not in NOBODY_ANSWERS or time.monotonic() > ends:
+                raise
+
+
+def _create_topics(
+    terms: QueueTerms, admin: Any, client: Any, *, present: Mapping[str, Any]
+) -> None:
     partitions = -1 if terms.partitions is None else terms.partitions
     wanted = [
         admin.NewTopic(terms.name, partitions, -1),
@@ -127,9 +145,8 @@ def _configure_group(terms: QueueTerms, admin: Any, client: Any) -> None:
         set_.result(ANSWER_SECONDS_MAX)
 
 
-def _translated(error: Any, terms: QueueTerms, config: Mapping[str, Any]) -> MillstreamError:
-    fault = error.args[0]
-    if fault.name() in ("_TRANSPORT", "_TIMED_OUT", "_ALL_BROKERS_DOWN", "_RESOLVE"):
-        return NoBroker(queue=terms.name, brokers=str(config["bootstrap.servers"]))
+def _translated(fault: Any, terms: QueueTerms, trouble: ClientTrouble) -> MillstreamError:
+    if (unreached := trouble.error_from(fault)) is not None:
+        return unreached
     reason = f"{fault.str()} ({fault.name()})"
     return CannotSetUp(queue=terms.name, doing="set it up", reason=reason)

@@ -92,12 +92,16 @@ class Worker:
             self._loop.call_soon_threadsafe(self._abandon, delivery)
         return True
 
+    def end(self) -> None:
+        """Give back what is held, leave the group, end the thread: soon, without waiting."""
+        if not self._is_closed:
+            self._is_closed = True
+            with contextlib.suppress(RuntimeError):  # the loop has ended
+                self._loop.call_soon_threadsafe(self._must_end.set)
+
     def close(self) -> None:
-        """Give back what is held, leave the group, end the thread."""
-        if self._is_closed:
-            return
-        self._is_closed = True
-        self._loop.call_soon_threadsafe(self._must_end.set)
+        """The same, and wait for it."""
+        self.end()
         self._thread.join(CLOSE_SECONDS_MAX)
 
     def _call(self, coroutine: Coroutine[Any, Any, T]) -> T:
@@ -211,8 +215,8 @@ class Worker:
             for link in self._links.values():
                 if place.partition in link.reaches:
                     return link
-        name = f"partition {place.partition.number}, offset {place.offset}"
-        raise LockLost(place=name, reason="it ran out, or the connection was lost")
+        job = self.member.job_id(place)
+        raise LockLost(job=job, reason="it ran out, or the connection was lost")
 
 
 async def _cancel_others() -> None:

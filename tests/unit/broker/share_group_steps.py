@@ -36,6 +36,9 @@ class FakeRecords:
     def member_left(self, group_id: str, member_id: str) -> None:
         self.left.append((group_id, member_id))
 
+    def group_ids(self) -> Iterable[str]:
+        return (*self.stored,)
+
     def positions(self, group_id: str) -> Mapping[TopicIdPartition, ShareState]:
         return self.stored.get(group_id, {})
 

@@ -45,6 +45,7 @@ from tests.support.simulated_disk import SimulatedDisk
 from tests.unit.broker.test_handlers import (
     ANY_ACL,
     World,
+    join_sharing,
     quota_request,
     share_fetch_request,
     user_request,
@@ -163,6 +164,7 @@ def test_so_does_the_long_poll_of_a_queue(guarded: ServedNode) -> None:
     world = World(guarded, "workers", 2)
     create_acl(guarded, ADA, Operation.READ, "orders")
     create_acl(guarded, ADA, Operation.READ, "workers", kind=ResourceType.GROUP)
+    guarded.ask(join_sharing(world))
     request = share_fetch_request(world, world.topic_id, max_wait_ms=60_000)
     guarded.principal = ADA
     waiting = guarded.ask_soon(request, 2)

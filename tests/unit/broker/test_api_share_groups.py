@@ -384,6 +384,16 @@ def test_what_is_not_there_cannot_be_moved(
     assert listed(served) == {}
 
 
+@pytest.mark.parametrize(("offset", "error"), [(-2, 1), (-1, 0), (2, 0), (3, 1)])
+def test_a_group_starts_at_the_latest_where_the_log_ends(
+    served: ServedNode, orders: Topic, records: FakeRecords, offset: int, error: int
+) -> None:
+    served.produce(b"a", b"b")
+    (told,) = set_start(served, offset).responses[0].partitions
+    assert told.error_code == (ErrorCode.OFFSET_OUT_OF_RANGE if error else ErrorCode.NONE)
+    assert listed(served) == ({} if error else {QUEUE: ("share", "Empty")})
+
+
 def test_a_topic_can_be_forgotten(served: ServedNode, orders: Topic, records: FakeRecords) -> None:
     served.create("audit")
     set_start(served, 0)

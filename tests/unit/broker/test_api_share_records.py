@@ -1,9 +1,15 @@
 """ShareFetch and ShareAcknowledge: the way of a record through a share group."""
 
+import asyncio
+
 import pytest
 
+from millstream.broker.apis.api_78_share_fetch import OPENED_PER_TURN
 from millstream.broker.groups.topic_catalog import TopicIdPartition
+from millstream.broker.handlers import Peer
+from millstream.broker.share.acknowledgement import acknowledgement_of
 from millstream.broker.share.acquisition import AcquireMode
+from millstream.broker.share.share_sessions import SessionKey
 from millstream.broker.wire import ErrorCode
 from millstream.broker.wire.messages.share_fetch import FetchPartition, ShareFetchResponse
 from tests.support.compaction import compact, keyed
@@ -159,6 +165,17 @@ def test_a_batch_that_is_larger_than_asked_for_is_handed_out_all_the_same(
     assert ada.fetch(max_bytes=1) == [(0, b"a", 1)]
 
 
+def test_a_large_batch_is_handed_out_even_if_another_partition_errs(queue: ServedNode) -> None:
+    ada = ShareMember(queue)
+    request = ada.fetch_request(max_bytes=1)
+    request.topics[0].partitions.insert(0, FetchPartition(partition_index=7))
+    answer = queue.run(queue.answer(request, version=2, peer=ada.peer))
+    assert isinstance(answer, ShareFetchResponse)
+    by_number = {one.partition_index: one for one in answer.responses[0].partitions}
+    assert by_number[7].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert got(by_number[0]) == [(0, b"a", 1)]
+
+
 def test_only_batches_with_something_for_the_member_are_sent(queue: ServedNode) -> None:
     ada, bob = members(queue, "ada", "bob")
     ada.fetch(max_records=1)
@@ -307,6 +324,75 @@ def test_what_a_group_has_forgotten_it_begins_anew(queue: ServedNode, serve: Ser
 # --- sessions ------------------------------------------------------------------------------------
 
 
+def test_who_fetches_for_a_group_that_does_not_exist_leaves_nothing(queue: ServedNode) -> None:
+    eve = ShareMember(queue)
+    eve.group_id = "nobody"
+    state_log = queue.node.share_partitions.partition.log
+    before = state_log.end_offset
+    assert eve.fetched().error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert queue.node.share_partitions.positions("nobody") == {}
+    assert state_log.end_offset == before
+
+
+def test_a_group_fetches_nothing_from_a_topic_that_nobody_in_it_subscribes_to(
+    queue: ServedNode,
+) -> None:
+    ada = ShareMember(queue)
+    ada.topic = queue.create("audit")
+    assert ada.fetched().error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert queue.node.share_partitions.positions("workers") == {}
+
+
+def test_a_group_that_is_deleted_while_somebody_waits_does_not_come_back(
+    queue: ServedNode, serve: Serve
+) -> None:
+    ada = ShareMember(queue)
+    ada.fetch()
+    waiting = ada.fetch_soon()
+    queue.turn()
+    queue.run(queue.node.groups.shares.delete("workers"))
+    answer = queue.run(waiting)
+    assert data_of(answer).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert queue.node.share_partitions.positions("workers") == {}
+    queue.crash()
+    assert serve().node.share_partitions.group_ids() == ()
+
+
+def test_while_a_group_is_being_deleted_nobody_begins_it_anew(
+    serve: Serve, gate: GatedDisk
+) -> None:
+    served = serve(disk=gate)
+    served.create("orders")
+    ada = ShareMember(served)
+    ada.fetch()
+    gate.shut()
+    deleting = served.start(served.node.groups.shares.delete("workers"))
+    gate.until_a_sync_waits()
+    fetching = served.start(ada.fetching())
+    served.turn()
+    gate.open_gate()
+    assert data_of(served.run(fetching)).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    served.run(deleting)
+    assert served.node.share_partitions.group_ids() == ()
+
+
+def test_the_state_of_a_group_that_does_not_exist_is_gone_after_a_start(
+    queue: ServedNode, serve: Serve
+) -> None:
+    partition = queue.node.topics.named("orders").partition(0)
+    place = TopicIdPartition(queue.node.topics.named("orders").id, 0)
+    shares = queue.node.share_partitions
+
+    async def leave_a_state() -> None:
+        await shares.until_ready(shares.open("nobody", place, partition))
+
+    queue.run(leave_a_state())
+    queue.crash()
+    again = serve()
+    again.turn()
+    assert again.node.share_partitions.group_ids() == ()
+
+
 def test_a_session_must_be_opened_first(queue: ServedNode) -> None:
     ada = ShareMember(queue)
     ada.epoch = 1
@@ -319,6 +405,46 @@ def test_a_session_goes_on_by_its_epoch(queue: ServedNode) -> None:
     ada.fetch()
     ada.epoch = 7
     assert queue.run(ada.fetching()).error_code == ErrorCode.INVALID_SHARE_SESSION_EPOCH
+
+
+def test_a_session_goes_on_from_another_connection(queue: ServedNode) -> None:
+    ada = ShareMember(queue)
+    ada.fetch(max_records=1)
+    old = ada.peer
+    ada.peer = Peer("192.0.2.8", 50_000, "127.0.0.1", 9092)
+    assert ada.fetch() == [(1, b"b", 1), (2, b"c", 1)]
+    queue.node.share_partitions.disconnect(id(old))
+    assert ada.acknowledge((0, 2, ACCEPT)) == ErrorCode.NONE
+
+
+def test_partitions_that_do_not_exist_are_told_once_and_not_kept(queue: ServedNode) -> None:
+    ada = ShareMember(queue)
+    request = ada.fetch_request()
+    request.topics[0].partitions = [FetchPartition(partition_index=at) for at in range(1_000)]
+    first = queue.run(queue.answer(request, version=2, peer=ada.peer))
+    assert isinstance(first, ShareFetchResponse)
+    assert len(first.responses[0].partitions) == 1_000
+    request.share_session_epoch, request.topics = 1, []
+    second = queue.run(queue.answer(request, version=2, peer=ada.peer))
+    assert isinstance(second, ShareFetchResponse)
+    assert second.responses == []
+
+
+def test_others_have_their_turn_while_a_request_names_many_partitions(queue: ServedNode) -> None:
+    ada = ShareMember(queue)
+    request = ada.fetch_request()
+    request.topics[0].partitions = [FetchPartition(partition_index=at) for at in range(1, 5_000)]
+    turns = 0
+
+    async def count_turns() -> None:
+        nonlocal turns
+        answer = asyncio.ensure_future(queue.answer(request, version=2, peer=ada.peer))
+        while not answer.done():
+            await asyncio.sleep(0)
+            turns += 1
+
+    queue.run(count_turns())
+    assert turns >= 5_000 // OPENED_PER_TURN
 
 
 def test_the_last_request_of_a_session_gives_back_what_is_held(queue: ServedNode) -> None:
@@ -575,3 +701,48 @@ def test_the_state_is_the_same_after_its_history_was_dropped(
     after = [again.node.share_partitions.positions(one) for one in ("workers", "others")]
     assert after == before
     assert ShareMember(again).fetch() == [(1, b"b", 2)]
+
+
+def test_a_full_disk_only_delays_the_dropping_of_history(
+    queue: ServedNode, disk: SimulatedDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shares = queue.node.share_partitions
+    ShareMember(queue).fetch()
+    monkeypatch.setattr("millstream.broker.share_state_log.REWRITE_BYTES_MIN", 1)
+    disk.fill_at(disk.steps)
+    shares.rewrite_if_worth_it()
+    steps = disk.steps
+    shares.rewrite_if_worth_it()
+    assert disk.steps == steps, "it is tried again when more has come"
+    disk.heal()
+    ShareMember(queue, member_id="bob").fetch()
+    ada = ShareMember(queue, "others")
+    ada.fetch()
+    shares.rewrite_if_worth_it()
+    assert shares.partition.log.start_offset > 0
+
+
+def test_what_is_settled_while_history_cannot_be_dropped_is_on_disk_when_it_is_answered(
+    queue: ServedNode, serve: Serve, disk: SimulatedDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The failed rewrite took the acceptance for stored."""
+    shares, topic = queue.node.share_partitions, queue.node.topics.named("orders")
+    ShareMember(queue).fetch()
+    monkeypatch.setattr("millstream.broker.share_state_log.REWRITE_BYTES_MIN", 1)
+
+    async def settle_during_a_failed_rewrite() -> None:
+        settled = shares.acknowledge(
+            SessionKey("workers", "ada"),
+            TopicIdPartition(topic.id, 0),
+            topic.partition(0),
+            [acknowledgement_of(0, 0, [ACCEPT])],
+            is_renewal=False,
+        )
+        disk.fill_at(disk.steps)
+        shares.rewrite_if_worth_it()
+        disk.heal()
+        await settled
+
+    queue.run(settle_during_a_failed_rewrite())
+    queue.crash()
+    assert [at for at, _, _ in ShareMember(serve()).fetch()] == [1, 2]

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from millstream.broker.admission import Place
 from millstream.broker.connection import Connection
 from millstream.broker.server import BrokerServer
 from millstream.broker.wire import Buffer, Message, decode_response, encode_request
@@ -56,9 +57,9 @@ class FakeTransport(asyncio.Transport):
 
 
 class Client:
-    def __init__(self, served: ServedNode) -> None:
+    def __init__(self, served: ServedNode, place: Place | None = None) -> None:
         self._served = served
-        self.connection = Connection(served.node)
+        self.connection = Connection(served.node, place)
         self.transport = FakeTransport(served.loop, self.connection)
         self.connection.connection_made(self.transport)
 

@@ -474,6 +474,11 @@ def share_fetch_request(world: World, topic_id: bytes, **more: Any) -> Message:
     )  # fmt: skip
 
 
+def fetching_a_share(world: World) -> Message:
+    world.served.ask(join_sharing(world))
+    return share_fetch_request(world, world.topic_id)
+
+
 def acknowledging(world: World) -> Message:
     """What it has fetched: one record, the first."""
     share_from_the_start(world)
@@ -616,7 +621,7 @@ NORMAL: dict[ApiKey, Make] = {
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: lambda world: user_request(world.name),
     ApiKey.SHARE_GROUP_HEARTBEAT: join_sharing,
     ApiKey.SHARE_GROUP_DESCRIBE: describe_sharing,
-    ApiKey.SHARE_FETCH: lambda world: share_fetch_request(world, world.topic_id),
+    ApiKey.SHARE_FETCH: fetching_a_share,
     ApiKey.SHARE_ACKNOWLEDGE: acknowledging,
     ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: describing_offsets,
     ApiKey.ALTER_SHARE_GROUP_OFFSETS: altering_offsets,

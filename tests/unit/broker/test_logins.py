@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from millstream.broker.admission import NoRoom, Place
 from millstream.broker.connection_login import LOGIN_FRAME_BYTES_MAX, LOGIN_MS_MAX
 from millstream.broker.security.credentials import DECOY_SECRET_KEY
 from millstream.broker.server import BrokerServer
@@ -47,8 +48,8 @@ def served_with_user(serve: Serve, **config: Any) -> ServedNode:
 class Visitor(Client):
     """A client that logs in by PLAIN."""
 
-    def __init__(self, served: ServedNode) -> None:
-        super().__init__(served)
+    def __init__(self, served: ServedNode, place: Place | None = None) -> None:
+        super().__init__(served, place)
         self.served = served
         self._read = 0
 
@@ -200,20 +201,62 @@ def test_one_that_waits_for_its_turn_and_goes_leaves_nothing_behind(serve: Serve
     assert served.node.logins.counts.succeeded == 0
 
 
-def test_too_many_who_wait_are_refused_at_once(serve: Serve) -> None:
+def test_a_turn_that_is_far_away_is_refused_at_once_with_the_time(serve: Serve) -> None:
     served = served_with_user(serve)
     for _ in range(12):
         served.node.logins.attempts.failed("192.0.2.7", "ada", now_ms=served.now_ms)
-    waiting = [Visitor(served) for _ in range(4)]
-    answers = [visitor.log_in() for visitor in waiting]
-    assert answers[0] is None
-    last = answers[-1]
-    assert last is not None
-    assert last.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
-    assert "too many failed logins" in (last.error_message or "")
-    assert waiting[-1].transport.is_closed
-    for visitor in waiting:
+    visitor = Visitor(served)
+    answer = visitor.log_in()
+    assert answer is not None
+    assert answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+    assert answer.error_message is not None
+    assert "too many failed logins of this user from 192.0.2.7; try again in 31 s" in (
+        answer.error_message
+    )
+    assert visitor.transport.is_closed
+
+
+def test_whoever_else_guesses_there_a_right_password_gets_in_within_a_second(serve: Serve) -> None:
+    served = served_with_user(serve)
+    for number in range(1_000):
+        attempts, user = served.node.logins.attempts, f"user{number % 10}"
+        attempts.failed("192.0.2.7", user, now_ms=served.now_ms)
+    visitor = Visitor(served)
+    assert visitor.log_in() is None
+    served.advance(1.001)
+    visitor.until_hashed()
+    assert visitor.connection.login.principal == "User:ada"
+    visitor.go()
+
+
+def test_one_that_goes_before_its_turn_leaves_it_to_another(serve: Serve) -> None:
+    served = served_with_user(serve)
+    for _ in range(3):
+        Visitor(served).log_in("wrong")
+    for _ in range(5):
+        visitor = Visitor(served)
+        assert visitor.log_in() is None
         visitor.go()
+        served.turn()
+    patient = Visitor(served)
+    assert patient.log_in() is None
+    served.advance(0.201)
+    patient.until_hashed()
+    answer = patient.answer(SaslAuthenticateResponse, 2)
+    assert answer is not None
+    assert answer.error_code == 0
+    patient.go()
+
+
+def test_a_login_makes_the_place_a_settled_one(serve: Serve) -> None:
+    served = served_with_user(serve, connections_max=4)
+    admission = served.node.admission
+    visitor = Visitor(served, admission.enter("192.0.2.7"))
+    with pytest.raises(NoRoom, match="without a login"):
+        admission.enter("192.0.2.7")
+    assert visitor.log_in() is not None
+    admission.enter("192.0.2.7")
+    visitor.go()
 
 
 def test_messages_may_come_without_a_request_around_them(serve: Serve) -> None:

@@ -3,7 +3,8 @@
 #             hands out whole batches with the records that are the member's now; waits for some
 #             (long poll); acquire modes and renewals (2+).
 #   Does not: wait for min_bytes: it answers as soon as there is a record (docs/not_supported.md).
-#             Ask whether the member is in the group (as Kafka).
+#             Ask whether the member is in the group (as Kafka); but the group must share the
+#             partition, or else it is unknown.
 
 import asyncio
 from collections.abc import Coroutine
@@ -40,6 +41,11 @@ from millstream.log.segment import ReadWouldBlock
 
 # However much a client asks for, one response holds no more than this (and one batch).
 RESPONSE_BYTES_MAX = 4 << 20
+# Opening one takes up to some 30 us: after so many, others have their turn.
+OPENED_PER_TURN = 200
+
+
+Places = tuple[TopicIdPartition, ...]
 
 
 @handles(ApiKey.SHARE_FETCH, versions=range(1, 3), ends_with_connection=True)
@@ -49,8 +55,9 @@ def share_fetch(
     try:
         _check(request)
         member = member_of(request, call)
-        session = _session_request(request, call, member)
-        places = call.node.share_partitions.sessions.fetch(session)
+        known, unknown = _named_places(request, call)
+        session = _session_request(request, call, member, known)
+        places = call.node.share_partitions.sessions.fetch(session) + unknown
     except MillstreamError as error:
         return ShareFetchResponse(error_code=error_code(error), error_message=error_message(error))
     return _ShareFetch(request, call, member, places).answer()
@@ -64,16 +71,26 @@ def _check(request: ShareFetchRequest) -> None:
         raise InvalidShareRequest(f"there is no acquire mode {request.share_acquire_mode}")
 
 
-def _session_request(request: ShareFetchRequest, call: Call, member: SessionKey) -> SessionRequest:
+def _named_places(request: ShareFetchRequest, call: Call) -> tuple[Places, Places]:
+    """Those that there are, for the session; and the others, which are told so once."""
+    known: list[TopicIdPartition] = []
+    unknown: list[TopicIdPartition] = []
+    for topic in request.topics:
+        for partition in topic.partitions:
+            place = TopicIdPartition(topic.topic_id, partition.partition_index)
+            is_there = call.node.share_partitions.is_there(place)
+            (known if is_there else unknown).append(place)
+    return tuple(known), tuple(unknown)
+
+
+def _session_request(
+    request: ShareFetchRequest, call: Call, member: SessionKey, added: Places
+) -> SessionRequest:
     return SessionRequest(
         key=member,
         epoch=request.share_session_epoch,
         connection_id=id(call.peer),
-        added=tuple(
-            TopicIdPartition(topic.topic_id, partition.partition_index)
-            for topic in request.topics
-            for partition in topic.partitions
-        ),
+        added=added,
         forgotten=frozenset(
             TopicIdPartition(topic.topic_id, number)
             for topic in request.forgotten_topics_data
@@ -95,7 +112,7 @@ class _ShareFetch:
         request: ShareFetchRequest,
         call: Call,
         member: SessionKey,
-        places: tuple[TopicIdPartition, ...],
+        places: Places,
     ) -> None:
         self._request = request
         self._call = call
@@ -104,6 +121,7 @@ class _ShareFetch:
         self._member = member
         self._places = places
         self._answers: dict[TopicIdPartition, PartitionData] = {}
+        self._has_records = False
         self._records_left = request.max_records
         self._bytes_left = min(request.max_bytes, RESPONSE_BYTES_MAX)
         # What there is to wait for, if there is nothing to be had.
@@ -168,7 +186,7 @@ class _ShareFetch:
         return not self._answers and bool(self._seen) and self._is_open
 
     async def _fetch_from_all(self) -> None:
-        self._seen = [seen for place in self._places if (seen := self._open(place)) is not None]
+        await self._open_all()
         for share, partition in self._seen:
             if self._records_left <= 0 or self._bytes_left <= 0 or not self._is_open:
                 return
@@ -177,10 +195,21 @@ class _ShareFetch:
             except MillstreamError as error:
                 self._tell(share.place, error)
 
+    async def _open_all(self) -> None:
+        self._seen = []
+        for number, place in enumerate(self._places, 1):
+            seen = self._open(place)
+            if seen is not None:
+                self._seen.append(seen)
+            if number % OPENED_PER_TURN == 0:
+                await asyncio.sleep(0)
+
     def _open(self, place: TopicIdPartition) -> tuple[ServedShare, ServedPartition] | None:
+        group_id = self._member.group_id
         try:
             partition = self._call.topics.with_id(place.topic_id).partition(place.partition)
-            return self._shares.open(self._member.group_id, place, partition), partition
+            self._groups.shares.check_shared(group_id, place)
+            return self._shares.open(group_id, place, partition), partition
         except MillstreamError as error:
             self._tell(place, error)
             return None
@@ -198,7 +227,7 @@ class _ShareFetch:
         await self._shares.until_ready(share)
         while (read := self._next_read(share, partition)) is not None:
             batches = await self._run(read)
-            is_too_much = len(batches.span) > self._bytes_left and self._answers
+            is_too_much = len(batches.span) > self._bytes_left and self._has_records
             if is_too_much or not self._is_open:
                 return
             handed_out = self._shares.hand_out(share, batches, self._demand)
@@ -231,6 +260,7 @@ class _ShareFetch:
     def _take(self, place: TopicIdPartition, handed_out: HandedOut) -> None:
         answer = self._answer_of(place)
         answer.records = handed_out.records
+        self._has_records = True
         answer.acquired_records = [
             AcquiredRecords(
                 first_offset=one.offsets.start,

@@ -1,11 +1,13 @@
 # AlterShareGroupOffsets, version 0.
 #   Does:     lets a share group without members start elsewhere, also before it exists; -1 is
 #             where its share.auto.offset.reset says. Durable when answered.
+#   Does not: start beyond the log's end, as Kafka would: what comes next would be skipped.
 
 from millstream.base.errors import MillstreamError
 from millstream.broker.groups.topic_catalog import TopicIdPartition
 from millstream.broker.handlers import Call, handles
 from millstream.broker.kafka_errors import coordinator_error_code, error_code, error_message
+from millstream.broker.share.share_state import NO_START_OFFSET
 from millstream.broker.wire import ApiKey, ErrorCode
 from millstream.broker.wire.messages.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequest,
@@ -14,6 +16,7 @@ from millstream.broker.wire.messages.alter_share_group_offsets import (
     AlterShareGroupOffsetsResponsePartition,
     AlterShareGroupOffsetsResponseTopic,
 )
+from millstream.log.partition_log import OffsetOutOfRange, PartitionLog
 
 
 @handles(ApiKey.ALTER_SHARE_GROUP_OFFSETS, versions=range(1))
@@ -35,6 +38,11 @@ async def alter_share_group_offsets(
     return AlterShareGroupOffsetsResponse(responses=responses)
 
 
+def _check_start(log: PartitionLog, offset: int) -> None:
+    if not NO_START_OFFSET <= offset <= log.end_offset:
+        raise OffsetOutOfRange(partition=log.name, offset=offset, available=log.available)
+
+
 def _topic(
     wanted: AlterShareGroupOffsetsRequestTopic, offsets: dict[TopicIdPartition, int], call: Call
 ) -> AlterShareGroupOffsetsResponseTopic:
@@ -46,7 +54,7 @@ def _topic(
         try:
             topic = call.topics.named(wanted.topic_name)
             answer.topic_id = topic.id
-            topic.partition(one.partition_index)
+            _check_start(topic.partition(one.partition_index).log, one.start_offset)
         except MillstreamError as error:
             told.error_code, told.error_message = error_code(error), error_message(error)
         else:

@@ -1,11 +1,18 @@
 """How long somebody who guesses passwords must wait: longer after each wrong one.
 
-Counted per address and user together, so that nobody can lock out a user from elsewhere, and per
-address alone, more patiently, against trying one password for many users; a user who has logged in
-from there before is spared that, so that one client with an old password does not keep out all
-others of its machine. Every attempt takes a turn before its password is checked, so many
-connections at once are not faster than one. Says how long to wait; the shell waits, then checks,
-then says how it went.
+Two things are counted, failures of one user from one address, and failures from the address:
+
+    a pair     2 failures are free, then a turn after 0.2 s, 0.4, 0.8 ... 30 s. Turns are taken, and
+               each that is taken counts as a failure until it is known better: a thousand guesses
+               at once are checked as slowly as one after the other: 10 in the first 26 s, then
+               2 a minute. A turn over 10 s away is refused at once and moves nothing.
+    address    20 failures are free, then each attempt waits 0.2 s, 0.4, 0.8, 1 s, not for turns.
+               So whoever else guesses there, a right password gets in after a second at most, and
+               at once if it has been right there before. One that tries a thousand users is
+               slowed by the pairs: 2 guesses a minute and user.
+
+Nobody can lock out a user who is elsewhere. Says how long to wait; the shell waits, then checks,
+then says how it went, or that the client did not stay.
 """
 
 from dataclasses import dataclass
@@ -16,19 +23,22 @@ PAIR_FAILURES_FREE = 2  # typing errors
 ADDRESS_FAILURES_FREE = 20  # many clients behind one address
 WAIT_MS_FIRST = 200
 WAIT_MS_MAX = 30_000
-# A turn further away than this is refused: no connection should wait for minutes.
-TURN_MS_MAX = 2 * WAIT_MS_MAX
+ADDRESS_WAIT_MS_MAX = 1_000
+# Clients give up after 15 to 30 s. They should hear why, and when to come again.
+TURN_MS_MAX = 10_000
 FORGET_MS = 15 * 60_000
 SUSPECTS_MAX = 20_000
 PROVEN_MAX = 20_000
 
+Pair = tuple[str, str]
 Suspect = tuple[str, str | None]
 
 
 class TooManyAttempts(Retryable):
     def __init__(self, *, address: str, retry_in_ms: int) -> None:
         super().__init__(
-            f"too many failed logins from {address}; try again in {retry_in_ms // 1_000 + 1} s"
+            f"too many failed logins of this user from {address}; "
+            f"try again in {retry_in_ms // 1_000 + 1} s"
         )
         self.address, self.retry_in_ms = address, retry_in_ms
 
@@ -36,6 +46,7 @@ class TooManyAttempts(Retryable):
 @dataclass(slots=True)
 class _Record:
     failures: int = 0
+    waiting: int = 0  # have taken a turn, and are not checked yet
     next_turn_ms: int = 0
     seen_ms: int = 0
 
@@ -45,40 +56,57 @@ class LoginAttempts:
 
     def __init__(self) -> None:
         self._records: dict[Suspect, _Record] = {}  # the longest unseen first
-        self._proven: dict[Suspect, None] = {}  # who has logged in from where; the same order
+        self._proven: dict[Pair, None] = {}  # who has logged in from where; the same order
 
     def __len__(self) -> int:
         return len(self._records)
 
     def take_turn(self, address: str, user: str, *, now_ms: int) -> int:
         """How long to wait before this attempt is checked; call it once for each attempt."""
-        records = [
-            (record, _interval_ms(record.failures, free))
-            for suspect, free in self._suspects_of_turn(address, user)
-            if (record := self._fresh(suspect, now_ms)) is not None
-        ]
-        turn_ms = max([now_ms, *(record.next_turn_ms for record, _ in records)])
+        pair_wait_ms = self._take_turn_of_pair(address, user, now_ms)
+        return max(pair_wait_ms, self._address_wait_ms(address, user, now_ms))
+
+    def _take_turn_of_pair(self, address: str, user: str, now_ms: int) -> int:
+        record = self._fresh((address, user), now_ms)
+        if record is None:
+            return 0
+        turn_ms = max(now_ms, record.next_turn_ms)
         if turn_ms - now_ms > TURN_MS_MAX:
             raise TooManyAttempts(address=address, retry_in_ms=turn_ms - now_ms)
-        for record, interval_ms in records:
-            record.next_turn_ms = turn_ms + interval_ms
+        record.waiting += 1
+        record.next_turn_ms = turn_ms + _pair_interval_ms(record)
         return turn_ms - now_ms
 
-    def _suspects_of_turn(self, address: str, user: str) -> tuple[tuple[Suspect, int], ...]:
-        suspects = _suspects(address, user)
-        return suspects[:1] if (address, user) in self._proven else suspects
+    def _address_wait_ms(self, address: str, user: str, now_ms: int) -> int:
+        record = self._fresh((address, None), now_ms)
+        if record is None or (address, user) in self._proven:
+            return 0
+        return min(_interval_ms(record.failures - ADDRESS_FAILURES_FREE), ADDRESS_WAIT_MS_MAX)
+
+    def gave_up(self, address: str, user: str) -> None:
+        """Its client has gone before it was checked, and has learnt nothing."""
+        record = self._records.get((address, user))
+        if record is None:
+            return
+        record.waiting = max(record.waiting - 1, 0)
+        if not record.waiting:
+            record.next_turn_ms = record.seen_ms + _pair_interval_ms(record)
 
     def failed(self, address: str, user: str, *, now_ms: int) -> None:
-        for suspect, free in _suspects(address, user):
-            record = self._fresh(suspect, now_ms) or _Record()
-            record.failures += 1
-            record.seen_ms = now_ms
-            wait_ms = _interval_ms(record.failures, free)
-            record.next_turn_ms = max(record.next_turn_ms, now_ms + wait_ms)
-            self._records.pop(suspect, None)
-            self._records[suspect] = record
+        self._note_failure((address, None), now_ms)
+        record = self._note_failure((address, user), now_ms)
+        record.waiting = max(record.waiting - 1, 0)
+        record.next_turn_ms = max(record.next_turn_ms, now_ms + _pair_interval_ms(record))
         while len(self._records) > SUSPECTS_MAX:
             del self._records[next(iter(self._records))]
+
+    def _note_failure(self, suspect: Suspect, now_ms: int) -> _Record:
+        record = self._fresh(suspect, now_ms) or _Record()
+        record.failures += 1
+        record.seen_ms = now_ms
+        self._records.pop(suspect, None)
+        self._records[suspect] = record
+        return record
 
     def succeeded(self, address: str, user: str) -> None:
         """Whoever knows the password is not guessing it. The address stays suspect."""
@@ -96,13 +124,14 @@ class LoginAttempts:
         return record
 
 
-def _suspects(address: str, user: str) -> tuple[tuple[Suspect, int], ...]:
-    return ((address, user), PAIR_FAILURES_FREE), ((address, None), ADDRESS_FAILURES_FREE)
+def _pair_interval_ms(record: _Record) -> int:
+    """Those that wait count as if they had failed."""
+    return _interval_ms(record.failures + record.waiting - PAIR_FAILURES_FREE)
 
 
-def _interval_ms(failures: int, free: int) -> int:
-    """0 for the first `free` failures, then doubling."""
-    if failures <= free:
+def _interval_ms(failures: int) -> int:
+    """0 without a failure, then doubling."""
+    if failures <= 0:
         return 0
-    doublings = min(failures - free - 1, 20)  # far beyond the maximum, and still a small number
+    doublings = min(failures - 1, 20)  # far beyond the maximum, and still a small number
     return min(WAIT_MS_FIRST << doublings, WAIT_MS_MAX)

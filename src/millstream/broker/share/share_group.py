@@ -8,7 +8,7 @@ records a member gets is none of its business.
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from millstream.base.errors import Rejected
+from millstream.base.errors import Rejected, Retryable
 from millstream.broker.groups.group_state import GroupKind, GroupState
 from millstream.broker.groups.topic_catalog import TopicCatalog, TopicIdPartition
 from millstream.broker.share.share_group_book import ShareGroupBook
@@ -35,6 +35,17 @@ class NoShareGroup(Rejected):
         what = "there is no such group" if kind is None else f"it is a {kind.value} group"
         super().__init__(f"{group_id} is not a share group: {what}")
         self.group_id, self.kind = group_id, kind
+
+
+class NotShared(Retryable):
+    """It would leave a state that belongs to no group, and that nobody could delete."""
+
+    def __init__(self, *, group_id: str, place: TopicIdPartition) -> None:
+        super().__init__(
+            f"share group {group_id} does not share partition {place.partition} of topic id "
+            f"{place.topic_id.hex()}; join it with a subscription to that topic first"
+        )
+        self.group_id, self.place = group_id, place
 
 
 class ShareGroupNotEmpty(Rejected):

@@ -1,8 +1,9 @@
 """Share sessions: which partitions a member fetches from, so that requests name changes only.
 
 ShareFetch opens one with epoch 0; each further ShareFetch or ShareAcknowledge says the next epoch,
-and -1 closes it. A session is bound to its connection. It holds no records: when one has been
-closed, the shell gives back what the member holds in the partitions that are named.
+and -1 closes it. A member may go on with it from another connection (as in Kafka): it is bound to
+the one that has fetched last, and ends with that. It holds no records: when one has been closed,
+the shell gives back what the member holds in the partitions that are named.
 """
 
 from collections.abc import Iterable
@@ -123,6 +124,7 @@ class ShareSessions:
         session = self._find(request.key, request.epoch)
         if request.epoch == CLOSING_EPOCH:
             return ()
+        session.connection_id = request.connection_id
         session.update(request.added, request.forgotten)
         partitions = session.rotated()
         session.advance()
