@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 from millstream.base.errors import Rejected
-from millstream.broker.acceptor import Acceptor, AddressInUse, CannotListen
-from millstream.broker.admission import Admission
-from millstream.broker.complaints import Complaints
+from millstream.broker.access.acceptor import Acceptor, AddressInUse, CannotListen
+from millstream.broker.access.admission import Admission
+from millstream.broker.access.complaints import Complaints
+from millstream.broker.access.protection import Protection
 from millstream.broker.config import BrokerConfig
-from millstream.broker.protection import Protection
 from millstream.broker.security.certificates import make_ca, make_server, write_issued
 from millstream.broker.security.listening import OPEN_TO_ANYONE
 from millstream.broker.security.tls import TlsFiles
@@ -183,7 +183,7 @@ def test_an_address_that_cannot_be_listened_on_is_named_with_the_reason() -> Non
 def test_a_tls_handshake_has_its_time_and_takes_a_place_meanwhile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("millstream.broker.acceptor.TLS_HANDSHAKE_SECONDS_MAX", 1.0)
+    monkeypatch.setattr("millstream.broker.access.acceptor.TLS_HANDSHAKE_SECONDS_MAX", 1.0)
     folder = make_certificates(tmp_path / "certificates")
     files = TlsFiles(certificate=folder / "server.pem", key=folder / "server.key")
     with BrokerThread(tmp_path / "data", tls=files, connections_max=1) as broker:

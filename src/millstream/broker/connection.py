@@ -14,17 +14,17 @@ from time import perf_counter
 from typing import Any, cast
 
 from millstream.base.errors import MillstreamError
-from millstream.broker.admission import Place
-from millstream.broker.client_quotas import (
+from millstream.broker.access.admission import Place
+from millstream.broker.access.client_quotas import (
     FETCH,
     FETCHES,
     PRODUCE,
     throttled,
     told,
 )
+from millstream.broker.access.connection_login import LOGIN_FRAME_BYTES_MAX, ConnectionLogin
+from millstream.broker.access.connection_throttle import ConnectionThrottle
 from millstream.broker.connection_ends import certified_principal, has_hung_up, peer_of
-from millstream.broker.connection_login import LOGIN_FRAME_BYTES_MAX, ConnectionLogin
-from millstream.broker.connection_throttle import ConnectionThrottle
 from millstream.broker.handlers import HANDLERS, Call, Handler, Later, Peer
 from millstream.broker.node import Node
 from millstream.broker.request_memory import LargeRequest

@@ -45,7 +45,7 @@ from millstream.broker.kafka_errors import coordinator_error_code
 from millstream.broker.new_groups import NewGroups
 from millstream.broker.share.share_group import ShareGroup
 from millstream.broker.share.share_group_records import is_share_key
-from millstream.broker.share_groups import ShareGroups
+from millstream.broker.sharing.share_groups import ShareGroups
 from millstream.broker.topics import OverridesChange, Topics
 from millstream.broker.transactions.transaction import Identity
 from millstream.broker.wire import ErrorCode

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from millstream.base.errors import Rejected
-from millstream.broker.guarded_topics import GuardedTopics
+from millstream.broker.access.guarded_topics import GuardedTopics
 from millstream.broker.security.acls import ANONYMOUS
 from millstream.broker.security.named_in_requests import check_understood
 from millstream.broker.security.requirements import requirement_of
@@ -27,10 +27,10 @@ from millstream.broker.wire import REQUESTS, RESPONSES, ApiKey, ErrorCode, Messa
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from millstream.broker.connection_login import ConnectionLogin
+    from millstream.broker.access.connection_login import ConnectionLogin
+    from millstream.broker.access.permit import Permit
     from millstream.broker.group_coordinator import GroupCoordinator, GroupOfAnyKind
     from millstream.broker.node import Node
-    from millstream.broker.permit import Permit
     from millstream.broker.transaction_coordinator import TransactionCoordinator
     from millstream.broker.transactions.transaction import Transaction
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from millstream.base.disk import DiskFailed, DiskFull, TooManyOpenFiles, Unwritable
 from millstream.base.errors import Corrupt, MillstreamError, Rejected, Retryable
-from millstream.broker.permit import (
+from millstream.broker.access.permit import (
     ClusterDenied,
     GroupDenied,
     TopicDenied,

@@ -9,15 +9,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from millstream.base.clock import Clock
-from millstream.broker.access_control import AccessControl
-from millstream.broker.admission import Admission
-from millstream.broker.client_quotas import ClientQuotas
+from millstream.broker.access.access_control import AccessControl
+from millstream.broker.access.admission import Admission
+from millstream.broker.access.client_quotas import ClientQuotas
+from millstream.broker.access.complaints import Complaints
+from millstream.broker.access.logins import Logins
 from millstream.broker.compactor import Compactor
-from millstream.broker.complaints import Complaints
 from millstream.broker.config import BrokerConfig
 from millstream.broker.durable_state import DurableState
 from millstream.broker.group_commit import GroupCommit
-from millstream.broker.logins import Logins
 from millstream.broker.metrics.counts import BrokerCounts
 from millstream.broker.producer_ids import ProducerIds
 from millstream.broker.request_memory import RequestMemory
@@ -28,7 +28,7 @@ from millstream.log.log_directory import LogDirectory
 if TYPE_CHECKING:
     from millstream.broker.connection import Connection
     from millstream.broker.group_coordinator import GroupCoordinator
-    from millstream.broker.share_partitions import SharePartitions
+    from millstream.broker.sharing.share_partitions import SharePartitions
     from millstream.broker.transaction_coordinator import TransactionCoordinator
 
 

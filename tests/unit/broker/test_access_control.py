@@ -413,8 +413,8 @@ def test_a_broker_that_nobody_can_use_says_so(
 def test_names_and_callers_do_not_fill_the_memory(
     guarded: ServedNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("millstream.broker.access_control.PERMITS_MAX", 3)
-    monkeypatch.setattr("millstream.broker.permit.PASSED_MAX", 3)
+    monkeypatch.setattr("millstream.broker.access.access_control.PERMITS_MAX", 3)
+    monkeypatch.setattr("millstream.broker.access.permit.PASSED_MAX", 3)
     for number in range(10):
         produce_code(guarded, f"User:{number}")
         produce_code(guarded, ADMIN, topic=f"t{number}")

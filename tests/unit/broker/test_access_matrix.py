@@ -15,7 +15,7 @@ import pytest
 
 import millstream.broker.apis  # noqa: F401 - fills the table of handlers
 from millstream.base.record import Record
-from millstream.broker.connection_login import ConnectionLogin
+from millstream.broker.access.connection_login import ConnectionLogin
 from millstream.broker.handlers import HANDLERS
 from millstream.broker.security.acls import (
     ALLOWED_ALONG,

@@ -2,8 +2,8 @@
 
 import pytest
 
-from millstream.broker.admission import Admission, NoRoom
-from millstream.broker.complaints import (
+from millstream.broker.access.admission import Admission, NoRoom
+from millstream.broker.access.complaints import (
     LINE_INTERVAL_MS,
     LINES_OF_ADDRESS_MAX,
     REMEMBERED_MAX,

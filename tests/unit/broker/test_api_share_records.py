@@ -689,7 +689,7 @@ def test_the_state_is_the_same_after_its_history_was_dropped(
     assert ada.acknowledge((0, 0, ACCEPT), (1, 1, RELEASE), (2, 2, ACCEPT)) == ErrorCode.NONE
     ShareMember(queue, "others").fetch()
     before = [queue.node.share_partitions.positions(one) for one in ("workers", "others")]
-    monkeypatch.setattr("millstream.broker.share_state_log.REWRITE_BYTES_MIN", 1)
+    monkeypatch.setattr("millstream.broker.sharing.share_state_log.REWRITE_BYTES_MIN", 1)
 
     async def rewrite() -> None:
         queue.node.share_partitions.rewrite_if_worth_it()
@@ -708,7 +708,7 @@ def test_a_full_disk_only_delays_the_dropping_of_history(
 ) -> None:
     shares = queue.node.share_partitions
     ShareMember(queue).fetch()
-    monkeypatch.setattr("millstream.broker.share_state_log.REWRITE_BYTES_MIN", 1)
+    monkeypatch.setattr("millstream.broker.sharing.share_state_log.REWRITE_BYTES_MIN", 1)
     disk.fill_at(disk.steps)
     shares.rewrite_if_worth_it()
     steps = disk.steps
@@ -728,7 +728,7 @@ def test_what_is_settled_while_history_cannot_be_dropped_is_on_disk_when_it_is_a
     """The failed rewrite took the acceptance for stored."""
     shares, topic = queue.node.share_partitions, queue.node.topics.named("orders")
     ShareMember(queue).fetch()
-    monkeypatch.setattr("millstream.broker.share_state_log.REWRITE_BYTES_MIN", 1)
+    monkeypatch.setattr("millstream.broker.sharing.share_state_log.REWRITE_BYTES_MIN", 1)
 
     async def settle_during_a_failed_rewrite() -> None:
         settled = shares.acknowledge(

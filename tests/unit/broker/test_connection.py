@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from millstream.broker.admission import Place
+from millstream.broker.access.admission import Place
 from millstream.broker.connection import Connection
 from millstream.broker.server import BrokerServer
 from millstream.broker.wire import Buffer, Message, decode_response, encode_request

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from millstream.base.record import Record
-from millstream.broker import dead_letters
+from millstream.broker.sharing import dead_letters
 from millstream.broker.wire import ErrorCode
 from millstream.log.partition_log import PartitionLog
 from millstream.log.record_batch import decode_records, encode_batch, read_header

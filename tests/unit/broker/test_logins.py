@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from millstream.broker.admission import NoRoom, Place
-from millstream.broker.connection_login import LOGIN_FRAME_BYTES_MAX, LOGIN_MS_MAX
+from millstream.broker.access.admission import NoRoom, Place
+from millstream.broker.access.connection_login import LOGIN_FRAME_BYTES_MAX, LOGIN_MS_MAX
 from millstream.broker.security.credentials import DECOY_SECRET_KEY
 from millstream.broker.server import BrokerServer
 from millstream.broker.wire import ErrorCode, Message, decode_response

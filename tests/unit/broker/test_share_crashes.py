@@ -121,7 +121,7 @@ def test_a_reset_of_the_start_is_there_or_not(tmp_path: Path, offset: int) -> No
 def test_the_history_of_the_state_can_be_dropped_at_any_moment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("millstream.broker.share_state_log.REWRITE_BYTES_MIN", 1)
+    monkeypatch.setattr("millstream.broker.sharing.share_state_log.REWRITE_BYTES_MIN", 1)
 
     def drop_history(served: ServedNode, ada: ShareMember) -> None:
         async def rewrite() -> None:

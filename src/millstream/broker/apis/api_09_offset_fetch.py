@@ -7,11 +7,11 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from millstream.base.errors import MillstreamError
+from millstream.broker.access.permit import GroupDenied, TopicDenied
 from millstream.broker.groups.group_offsets import CommittedOffset, GroupOffsets, TopicPartition
 from millstream.broker.groups.offset_rules import check_fetch
 from millstream.broker.handlers import Call, handles
 from millstream.broker.kafka_errors import error_code
-from millstream.broker.permit import GroupDenied, TopicDenied
 from millstream.broker.wire import ZERO_UUID, ApiKey, ErrorCode
 from millstream.broker.wire.messages.offset_fetch import (
     OffsetFetchRequest,

@@ -4,9 +4,9 @@
 
 import re
 
+from millstream.broker.access.permit import AccessDenied
 from millstream.broker.handlers import Call, handles
 from millstream.broker.kafka_errors import error_code, error_message
-from millstream.broker.permit import AccessDenied
 from millstream.broker.wire import ApiKey, ErrorCode
 from millstream.broker.wire.messages.find_coordinator import (
     Coordinator,

@@ -1,11 +1,11 @@
 # DescribeGroups, versions 0-6.
 #   Does:     state, protocol and members of classic groups; of others it knows nothing.
 
+from millstream.broker.access.permit import GroupDenied
 from millstream.broker.groups.classic_group import ClassicGroup
 from millstream.broker.groups.group_state import GroupState
 from millstream.broker.handlers import Call, handles
 from millstream.broker.kafka_errors import error_code, error_message
-from millstream.broker.permit import GroupDenied
 from millstream.broker.security.acls import ResourceType
 from millstream.broker.wire import ApiKey, ErrorCode
 from millstream.broker.wire.messages.describe_groups import (

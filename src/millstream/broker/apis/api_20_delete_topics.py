@@ -3,9 +3,9 @@
 #             durable when answered; works on a full disk.
 
 from millstream.base.errors import MillstreamError
+from millstream.broker.access.permit import TopicDenied
 from millstream.broker.handlers import Call, handles
 from millstream.broker.kafka_errors import error_code, error_message
-from millstream.broker.permit import TopicDenied
 from millstream.broker.wire import ApiKey
 from millstream.broker.wire.messages.delete_topics import (
     DeletableTopicResult,

@@ -2,12 +2,12 @@
 #   Does:     removes committed offsets of topics that no member of the group reads.
 
 from millstream.base.errors import MillstreamError
+from millstream.broker.access.permit import TopicDenied
 from millstream.broker.coordinated_group import CoordinatedGroup
 from millstream.broker.groups.group_offsets import TopicPartition
 from millstream.broker.groups.offset_rules import check_offset_delete, check_topic_offset_delete
 from millstream.broker.handlers import Call, handles
 from millstream.broker.kafka_errors import coordinator_error_code, error_code
-from millstream.broker.permit import TopicDenied
 from millstream.broker.wire import ApiKey, ErrorCode
 from millstream.broker.wire.messages.offset_delete import (
     OffsetDeleteRequest,

@@ -1,9 +1,9 @@
 # DescribeTransactions, version 0.
 #   Does:     the state of each transactional id, and the partitions of its transaction.
 
+from millstream.broker.access.permit import TransactionalIdDenied
 from millstream.broker.handlers import Call, handles
 from millstream.broker.kafka_errors import error_code
-from millstream.broker.permit import TransactionalIdDenied
 from millstream.broker.wire import ApiKey, ErrorCode
 from millstream.broker.wire.messages.describe_transactions import (
     DescribeTransactionsRequest,

@@ -4,13 +4,13 @@
 
 from collections.abc import Iterable
 
+from millstream.broker.access.permit import GroupDenied
 from millstream.broker.apis.api_15_describe_groups import operations_on_group
 from millstream.broker.groups.consumer_group import ConsumerGroup
 from millstream.broker.groups.consumer_member import ConsumerMember
 from millstream.broker.groups.topic_catalog import TopicCatalog, TopicIdPartition, numbers_by_topic
 from millstream.broker.handlers import Call, handles
 from millstream.broker.kafka_errors import error_code, error_message
-from millstream.broker.permit import GroupDenied
 from millstream.broker.wire import ApiKey, ErrorCode
 from millstream.broker.wire.messages.consumer_group_describe import (
     Assignment,

@@ -20,7 +20,6 @@ from millstream.broker.groups.topic_catalog import TopicIdPartition
 from millstream.broker.handlers import Call, handles
 from millstream.broker.kafka_errors import error_code, error_message
 from millstream.broker.partition import ServedPartition
-from millstream.broker.served_share import ServedShare
 from millstream.broker.share.acquisition import AcquireMode, Demand
 from millstream.broker.share.share_sessions import (
     CLOSING_EPOCH,
@@ -28,7 +27,8 @@ from millstream.broker.share.share_sessions import (
     SessionKey,
     SessionRequest,
 )
-from millstream.broker.share_reads import HandedOut, ReadBatches, ShareRead
+from millstream.broker.sharing.served_share import ServedShare
+from millstream.broker.sharing.share_reads import HandedOut, ReadBatches, ShareRead
 from millstream.broker.wire import ApiKey
 from millstream.broker.wire.messages.share_fetch import (
     AcquiredRecords,

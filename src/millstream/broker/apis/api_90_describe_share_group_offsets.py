@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from millstream.base.errors import MillstreamError
+from millstream.broker.access.permit import AccessDenied
 from millstream.broker.groups.topic_catalog import TopicIdPartition, numbers_by_topic
 from millstream.broker.handlers import Call, handles
 from millstream.broker.kafka_errors import error_code, error_message
-from millstream.broker.permit import AccessDenied
 from millstream.broker.share.share_state import NO_START_OFFSET, ShareState
 from millstream.broker.topics import Topic
 from millstream.broker.wire import ApiKey

@@ -7,7 +7,7 @@ check a plain password, and counts how it went. It answers; `connection.py` send
 import asyncio
 from typing import Any
 
-from millstream.broker.logins import Logins
+from millstream.broker.access.logins import Logins
 from millstream.broker.security.acls import ANONYMOUS
 from millstream.broker.security.exchange import AuthenticationFailed
 from millstream.broker.security.login_attempts import TooManyAttempts

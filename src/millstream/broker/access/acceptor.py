@@ -16,8 +16,8 @@ import ssl
 from collections.abc import Callable
 
 from millstream.base.errors import Rejected
-from millstream.broker.admission import Admission, NoRoom, Place
-from millstream.broker.complaints import Complaints
+from millstream.broker.access.admission import Admission, NoRoom, Place
+from millstream.broker.access.complaints import Complaints
 
 logger = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from millstream.base.clock import Clock
-from millstream.broker.client_quotas import ClientQuotas, client_of
+from millstream.broker.access.client_quotas import ClientQuotas, client_of
 from millstream.broker.security.throttle import Mute
 from millstream.broker.wire import RequestHeader
 

@@ -11,8 +11,8 @@ import threading
 from collections.abc import Sequence
 
 from millstream.base.clock import Clock
+from millstream.broker.access.permit import Permit
 from millstream.broker.durable_state import DurableState
-from millstream.broker.permit import Permit
 from millstream.broker.security.acls import (
     ACL_KEY,
     OPERATIONS_OF,

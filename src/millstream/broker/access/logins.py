@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from millstream.base.clock import Clock
-from millstream.broker.complaints import Complaints
+from millstream.broker.access.complaints import Complaints
 from millstream.broker.durable_state import Change, DurableState
 from millstream.broker.security.credentials import (
     CREDENTIAL_KEY,

@@ -12,8 +12,8 @@ from functools import partial
 from millstream.base.clock import Clock
 from millstream.base.disk import DiskFull
 from millstream.base.errors import MillstreamError
-from millstream.broker.served_share import ServedShare
-from millstream.broker.share_state_log import ShareStateLog
+from millstream.broker.sharing.served_share import ServedShare
+from millstream.broker.sharing.share_state_log import ShareStateLog
 
 Stored = asyncio.Future[None]
 

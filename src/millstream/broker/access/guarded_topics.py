@@ -6,8 +6,8 @@ afterwards needs no second question. Whether a topic exists is told only to who 
 
 from collections.abc import Iterator, Mapping
 
+from millstream.broker.access.permit import AccessDenied, Permit
 from millstream.broker.partition import ServedPartition
-from millstream.broker.permit import AccessDenied, Permit
 from millstream.broker.topics import Topic, Topics
 
 

@@ -31,8 +31,8 @@ from millstream.broker.security.requirements import (
 from millstream.broker.wire import ErrorCode
 
 if TYPE_CHECKING:
-    from millstream.broker.access_control import AccessControl
-    from millstream.broker.guarded_topics import GuardedTopics
+    from millstream.broker.access.access_control import AccessControl
+    from millstream.broker.access.guarded_topics import GuardedTopics
 
 # Clients bring names that do not exist, too: they must not fill the memory.
 PASSED_MAX = 10_000

@@ -11,11 +11,9 @@ from dataclasses import replace
 
 from millstream.base.clock import Clock
 from millstream.base.errors import MillstreamError
-from millstream.broker.dead_letters import DeadLetterOffice
 from millstream.broker.group_configs import GroupConfigs
 from millstream.broker.groups.topic_catalog import TopicIdPartition
 from millstream.broker.partition import ServedPartition
-from millstream.broker.served_share import ServedShare
 from millstream.broker.share.acknowledgement import (
     Acknowledgement,
     NotAcquired,
@@ -26,15 +24,17 @@ from millstream.broker.share.share_partition import DeadLetters, SharePartition
 from millstream.broker.share.share_sessions import SessionKey, ShareSessions
 from millstream.broker.share.share_state import NO_START_OFFSET, ShareState
 from millstream.broker.share.share_state_records import SharePartitionKey, StoredShare
-from millstream.broker.share_reads import (
+from millstream.broker.sharing.dead_letters import DeadLetterOffice
+from millstream.broker.sharing.served_share import ServedShare
+from millstream.broker.sharing.share_reads import (
     READ_BYTES_MIN,
     HandedOut,
     ReadBatches,
     ShareRead,
     first_offset,
 )
-from millstream.broker.share_state_log import ShareStateLog
-from millstream.broker.share_store import ShareStore
+from millstream.broker.sharing.share_state_log import ShareStateLog
+from millstream.broker.sharing.share_store import ShareStore
 from millstream.broker.topics import Topics
 
 NEW_SHARE = StoredShare(state_epoch=0)
