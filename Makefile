@@ -9,8 +9,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-# Most tests wait for something (a disk, a client, a timeout): two at a time. One file stays together.
-PYTEST := $(BIN)/python -m pytest -q -n 2 --dist loadfile
+# Most tests wait for something (a disk, a client, a timeout): two at a time. One file stays together,
+# and files come in their order: the slow ones first, so that none is left alone at the end.
+PYTEST := $(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder
 
 .PHONY: demo test test-full lint format bench lock docs clean
 

@@ -54,7 +54,7 @@ def examples(count: int) -> settings:
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     data_dir = tmp_path_factory.mktemp("hostile") / "data"
-    with BrokerProcess(data_dir, "--log-level", "warning") as broker:
+    with BrokerProcess(data_dir, "--log-level", "debug") as broker:
         yield broker
 
 

@@ -483,10 +483,12 @@ class Connection(asyncio.BufferedProtocol):
     def _reject(self, reason: str) -> None:
         """Take no more requests, and close when those that came before are answered.
 
-        What a client does wrong it does at once again, and for ever: not every time has a line.
+        What a client does wrong it does at once again, and for ever: only at the level of debug
+        does every time have a line.
         """
-        if line := self._node.complaints.about(self.peer.host, reason):
-            logger.warning("connection %s closed: %s", self.peer, line)
+        line = self._node.complaints.about(self.peer.host, reason)
+        level = logging.DEBUG if line is None else logging.WARNING
+        logger.log(level, "connection %s closed: %s", self.peer, line or reason)
         self._node.metrics.connections_rejected += 1
         self._is_ending = True
         if self._slots:
