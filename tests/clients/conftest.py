@@ -16,7 +16,10 @@ from tests.support.apache_kafka import ApacheKafka
 from tests.support.kafka_jars import MissingToolError, java_command, kafka_classpath
 
 # Some tests write old timestamps: retention must not come while they look.
-KEEPS_OLD_RECORDS = {"log.retention.check.interval.ms": "3600000"}
+KEEPS_OLD_RECORDS = {
+    "log.retention.check.interval.ms": "3600000",
+    "log.initial.task.delay.ms": "3600000",  # the first look: 30 s by default
+}
 # Of consumer groups (KIP-848) the broker sets the pace: a crash is to be noticed soon.
 CONSUMER_SESSION_MS = 6_000
 CONSUMER_HEARTBEAT_MS = 200
