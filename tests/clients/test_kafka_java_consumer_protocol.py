@@ -122,7 +122,8 @@ def test_java_members_share_and_are_described(
         CONSUMER_GROUP_COMMAND, "--describe", "--group", group, bootstrap=bootstrap
     ).checked()
     rows = [line.split() for line in offsets.lines if line.startswith(group)]
-    assert sum(int(row[3]) for row in rows) == 100
+    # Records without a key may leave a partition empty: nothing is committed there.
+    assert sum(int(row[3]) for row in rows if row[3] != "-") == 100
 
     second.end(signal.SIGKILL)
     settle((first, 4), within_s=CONSUMER_SESSION_MS / 1000 + 20)
