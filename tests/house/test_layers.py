@@ -14,7 +14,8 @@ FILES = sorted(SOURCE.rglob("*.py"))
 LAYERS = [
     {"_version"},
     {"base"},
-    {"archive", "log"},
+    {"archive", "log", "schemas"},
+    {"values"},
     {"broker", "capture", "direct", "eventsourcing", "processing", "sinks", "views"},
     {"queues"},
     {"web"},

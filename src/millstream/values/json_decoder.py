@@ -1,0 +1,86 @@
+"""JSON values to columns: blocks at once, and row by row only where a block is not plain.
+
+A block that Arrow's reader refuses is halved until the few values around the odd one remain;
+those are read one by one (`json_rows.py`), which finds the bad ones and the reason of each.
+"""
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from millstream.schemas.arrow_types import nullable_arrow_schema
+from millstream.schemas.declaration import Declared, schema_of
+from millstream.values.decoder import Bad, Decoded
+from millstream.values.json_blocks import JsonBlocks
+from millstream.values.json_rows import JsonRows
+from millstream.values.row_columns import Row, columns_of
+from millstream.values.unreadable import Unreadable
+
+# Large enough that the price of a call (0.1 ms) is nothing, small enough to stay in the cache.
+BLOCK_BYTES_MAX = 4 * 1024 * 1024
+# Below this, reading one by one costs less than halving further.
+ROWS_ONE_BY_ONE = 256
+
+
+class JsonDecoder:
+    """`epoch` is the unit of timestamps that are numbers: s, ms or us."""
+
+    def __init__(self, schema: Declared, *, epoch: str = "ms") -> None:
+        self.schema = schema_of(schema)
+        self.arrow_schema = nullable_arrow_schema(self.schema)
+        self._rows = JsonRows(self.schema, epoch=epoch)
+        self._blocks = JsonBlocks(self.schema, epoch=epoch)
+
+    def decode(self, values: pa.BinaryArray) -> Decoded:
+        batches: list[pa.RecordBatch] = []
+        bad: list[Bad] = []
+        for start, block in _blocks(values):
+            for batch, bad_here in self._decode_block(start, block):
+                batches.append(batch)
+                bad.extend(bad_here)
+        if not batches:
+            return Decoded(columns_of([], self.arrow_schema), bad)
+        return Decoded(pa.concat_batches(batches), bad)
+
+    def _decode_block(
+        self, start: int, values: pa.BinaryArray
+    ) -> Iterator[tuple[pa.RecordBatch, list[Bad]]]:
+        batch = self._blocks.read(values)
+        if batch is not None:
+            yield batch, []
+        elif len(values) <= ROWS_ONE_BY_ONE:
+            yield self._decode_rows(start, values)
+        else:
+            half = len(values) // 2
+            yield from self._decode_block(start, values[:half])
+            yield from self._decode_block(start + half, values[half:])
+
+    def _decode_rows(self, start: int, values: pa.BinaryArray) -> tuple[pa.RecordBatch, list[Bad]]:
+        rows: list[Row] = []
+        bad: list[Bad] = []
+        for number, value in enumerate(values.to_pylist(), start):
+            try:
+                rows.append(None if value is None else self._row(value))
+            except Unreadable as error:
+                bad.append(Bad(number, str(error)))
+                rows.append(None)
+        return columns_of(rows, self.arrow_schema), bad
+
+    def _row(self, value: bytes) -> Row:
+        try:
+            return self._rows.row(value)
+        except RecursionError:  # Arrow goes deeper than Python: what it passes over may be so
+            alone = self._blocks.read(pa.array([value], pa.binary()))
+            if alone is None:
+                raise Unreadable("not JSON, or nested too deeply") from None
+            row: Row = alone.to_pylist()[0]
+            return row
+
+
+def _blocks(values: pa.BinaryArray) -> Iterator[tuple[int, pa.BinaryArray]]:
+    """The values in runs of a bounded size, each with the number of its first one."""
+    rows = len(values)
+    mean_bytes = max(1, values.nbytes // max(1, rows))
+    step = max(1, BLOCK_BYTES_MAX // mean_bytes)
+    for start in range(0, rows, step):
+        yield start, values[start : start + step]
