@@ -1,4 +1,4 @@
-"""JSON decoding against a naive model: `json.loads`, one value at a time, and forty lines of rules."""
+"""JSON decoding against a naive model: `json.loads`, one value at a time, and some rules."""
 
 import base64
 import json
@@ -169,7 +169,7 @@ SCALARS = st.one_of(
     st.sampled_from([2**31, 2**63, -(2**63), 2**63 - 1, 10**30, 1_790_000_000_000]).map(str),
     st.floats(allow_nan=False, allow_infinity=False, width=32).map(json.dumps),
     st.sampled_from(
-        ["1e400", "1e39", "1e-400", "1.0", "1e2", "0.005", "12.340", "16777217", "-0.0"]
+        ["1e400", "1e39", "1e-400", "1.0", "1e2", "0.005", "12.340", "16777217", "12345", "-0.0"]
     ),
     st.sampled_from(["NaN", "Infinity", "-Infinity", "Inf", "-NaN", "nan"]),
     st.sampled_from(["true", "false", "null", "null", "[]", "{}", "[null]", "01", "1."]),
@@ -217,8 +217,13 @@ FITTING = st.fixed_dictionaries(
         "amount": st.decimals(-9999, 9999, places=2).map(lambda one: f"{one}"),
         "tags": st.just('["a", null, "b"]'),
         "inner": st.sampled_from(
-            ['{"k": 1}', '{"k": 2, "at": 1790000000000}', '{"k": 3, "day": "2026-01-01"}']
-            + ['{"k": 4, "more": [{"v": 1}, {}, null]}', "null"]
+            [
+                "null",
+                '{"k": 1}',
+                '{"k": 2, "at": 1790000000000}',
+                '{"k": 3, "day": "2026-01-01"}',
+                '{"k": 4, "more": [{"v": 1}, {}, null]}',
+            ]
         ),
         "extra": st.just('{"deep": [1, {"x": null}]}'),
     },
@@ -234,15 +239,10 @@ ODD = st.tuples(
     FITTING, st.lists(st.tuples(st.sampled_from([*NAMES, "z"]), CONTENTS), max_size=2)
 ).map(lambda both: document([*both[0].items(), *both[1]]))
 BROKEN = st.sampled_from(
-    ["", " ", "null", "1", "[]", '"x"', "{}", "{", "}", "{}{}", "{}null{}", '{"must":1}{"must":2}']
-    + [
-        '{"must":',
-        "1}",
-        '{"must":1}\n',
-        ' {"must":1}\t',
-        '{"must":1}\x00',
-        '{"must":\n1\n}',
-        "\ufeff{}",
+    [
+        *["", " ", "null", "1", "[]", '"x"', "{}", "{", "}", "{}{}", "{}null{}", "\ufeff{}"],
+        *['{"must":1}{"must":2}', '{"must":', "1}", '{"must":1}\x00'],
+        *['{"must":1}\n', ' {"must":1}\t', '{"must":\n1\n}'],
     ]
 )
 VALUES = st.one_of(
@@ -268,7 +268,7 @@ def same(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.lists(VALUES, max_size=12))
 def test_a_block_says_of_each_value_what_json_loads_says_of_it_alone(
     values: list[bytes | None],
@@ -282,7 +282,7 @@ def test_a_block_says_of_each_value_what_json_loads_says_of_it_alone(
         assert same(found, wanted or dict.fromkeys(NAMES)), value
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.lists(VALUES, min_size=1, max_size=8))
 def test_a_value_is_read_the_same_whatever_its_neighbours_are(values: list[bytes | None]) -> None:
     together = DECODER.decode(pa.array(values, pa.binary()))

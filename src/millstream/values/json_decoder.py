@@ -5,6 +5,8 @@ those are read one by one (`json_rows.py`), which finds the bad ones and the rea
 """
 
 from collections.abc import Iterator
+from functools import partial
+from typing import Any
 
 import pyarrow as pa
 
@@ -28,8 +30,13 @@ class JsonDecoder:
     def __init__(self, schema: Declared, *, epoch: str = "ms") -> None:
         self.schema = schema_of(schema)
         self.arrow_schema = nullable_arrow_schema(self.schema)
+        self.epoch = epoch
         self._rows = JsonRows(self.schema, epoch=epoch)
         self._blocks = JsonBlocks(self.schema, epoch=epoch)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """By what it was made of: Spark sends it to its workers."""
+        return partial(JsonDecoder, epoch=self.epoch), (self.schema,)
 
     def decode(self, values: pa.BinaryArray) -> Decoded:
         batches: list[pa.RecordBatch] = []
