@@ -1,0 +1,62 @@
+"""Records as Arrow columns: the raw ones that every read can have. Pure.
+
+key        binary            value  binary      headers  list of (key string, value binary)
+topic      string            partition  int32   offset   int64
+timestamp  microseconds UTC  null when the record has none
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pyarrow as pa
+from confluent_kafka import TIMESTAMP_NOT_AVAILABLE
+
+HEADER = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
+RAW_TYPES: dict[str, pa.DataType] = {
+    "key": pa.binary(),
+    "value": pa.binary(),
+    "headers": pa.list_(pa.field("element", HEADER)),
+    "topic": pa.string(),
+    "partition": pa.int32(),
+    "offset": pa.int64(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+}
+
+
+def values_of(records: Sequence[Any]) -> pa.BinaryArray:
+    return pa.array([record.value() for record in records], pa.binary())
+
+
+def column_of(name: str, records: Sequence[Any]) -> pa.Array:
+    return COLUMNS[name](records)
+
+
+def _headers(records: Sequence[Any]) -> pa.Array:
+    found = [record.headers() for record in records]
+    if not any(found):
+        return pa.repeat(pa.scalar([], RAW_TYPES["headers"]), len(records))
+    rows = [[{"key": name, "value": value} for name, value in headers or ()] for headers in found]
+    return pa.array(rows, RAW_TYPES["headers"])
+
+
+def _timestamps(records: Sequence[Any]) -> pa.Array:
+    times = [record.timestamp() for record in records]
+    milliseconds = pa.array(
+        [None if kind == TIMESTAMP_NOT_AVAILABLE else time_ms for kind, time_ms in times],
+        pa.timestamp("ms", tz="UTC"),
+    )
+    return milliseconds.cast(RAW_TYPES["timestamp"])
+
+
+# All records of a batch come from one partition.
+COLUMNS: dict[str, Callable[[Sequence[Any]], pa.Array]] = {
+    "key": lambda records: pa.array([record.key() for record in records], pa.binary()),
+    "value": values_of,
+    "headers": _headers,
+    "topic": lambda records: pa.repeat(pa.scalar(records[0].topic()), len(records)),
+    "partition": lambda records: pa.repeat(
+        pa.scalar(records[0].partition(), pa.int32()), len(records)
+    ),
+    "offset": lambda records: pa.array([record.offset() for record in records], pa.int64()),
+    "timestamp": _timestamps,
+}

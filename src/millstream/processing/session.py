@@ -1,0 +1,142 @@
+"""A SparkSession: with defaults for one machine, or a cluster's own settings left as they are.
+
+Finds Java, starts without a storm of warnings, and listens on loopback only. One session per
+process, as Spark has it: who asks again gets the running one.
+"""
+
+import contextlib
+import os
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from importlib import resources
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from millstream.processing.java import find_java, make_quiet_home
+from millstream.processing.topic_sink import TopicSink
+from millstream.processing.topic_source import TopicSource
+
+LOOPBACK = "127.0.0.1"
+STATE_STORE = "spark.sql.streaming.stateStore"
+STREAMING = "org.apache.spark.sql.execution.streaming"
+
+# Stops of a query inside a Python callback recurse deeply: the default stack is too small.
+JAVA_OPTIONS = "-Xss16m"
+# Half the time to start; lower peak rates. For tests and short commands.
+QUICK_START_JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
+
+
+def open_session(
+    name: str,
+    *,
+    master: str | None = None,
+    settings: Mapping[str, str] | None = None,
+    quick_start: bool = False,
+    log_level: str = "error",
+) -> SparkSession:
+    """A session on this machine (`master` None or "local..."), or on the cluster of `master`.
+
+    `settings` win over every default. `quick_start` trades peak rates for half the time to start.
+    """
+    cores = os.cpu_count() or 1
+    chosen = {"spark.app.name": name, "spark.master": master or f"local[{cores}]"}
+    if is_local(chosen["spark.master"]):
+        chosen |= one_machine_settings(cores_of(chosen["spark.master"], cores))
+        chosen |= {"spark.driver.extraJavaOptions": _java_options(quick_start, log_level)}
+    chosen |= everywhere_settings() | dict(settings or {})
+    session = _start(chosen)
+    session.dataSource.register(TopicSource)
+    session.dataSource.register(TopicSink)
+    return session
+
+
+def is_local(master: str) -> bool:
+    return master.startswith("local")
+
+
+def cores_of(master: str, cores: int) -> int:
+    """How many tasks run at once under a local `master`: "local[2]", "local[*]", "local[2, 4]"."""
+    count = master.partition("[")[2].rstrip("]").partition(",")[0].strip()
+    if not count:
+        return 1
+    return cores if count == "*" else int(count)
+
+
+def one_machine_settings(cores: int) -> dict[str, str]:
+    """What one machine needs to be quick; on a cluster these would be wrong."""
+    return {
+        "spark.driver.host": LOOPBACK,
+        "spark.driver.bindAddress": LOOPBACK,
+        "spark.driver.memory": "2g",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        # With 200 partitions, Spark's default, a tiny stateful batch takes seconds.
+        "spark.sql.shuffle.partitions": str(cores),
+        "spark.sql.adaptive.enabled": "false",
+        # Hadoop's default forks chmod and stat: most of the time of a small batch.
+        "spark.sql.streaming.checkpointFileManagerClass": (
+            f"{STREAMING}.checkpointing.FileSystemBasedCheckpointFileManager"
+        ),
+        # How long an idle job waits before it asks again: at 10 ms it takes a third of a core.
+        "spark.sql.streaming.pollingDelay": "50ms",
+    }
+
+
+def everywhere_settings() -> dict[str, str]:
+    """What jobs rely on: times in UTC, state that can be large, sources that can be changed."""
+    return {
+        "spark.sql.session.timeZone": "UTC",
+        f"{STATE_STORE}.providerClass": f"{STREAMING}.state.RocksDBStateStoreProvider",
+        f"{STATE_STORE}.rocksdb.changelogCheckpointing.enabled": "true",
+        f"{STATE_STORE}.rocksdb.boundedMemoryUsage": "true",
+        # The only format that lets the schema of a state evolve.
+        f"{STATE_STORE}.encodingFormat": "avro",
+        "spark.sql.streaming.queryEvolution.enableSourceEvolution": "true",
+        "spark.sql.streaming.offsetLog.formatVersion": "2",
+    }
+
+
+def _java_options(quick_start: bool, log_level: str) -> str:
+    log_file = resources.files("millstream.processing") / "log4j2.properties"
+    options = [
+        JAVA_OPTIONS,
+        f"-Dlog4j2.configurationFile={log_file}",
+        f"-Dmillstream.spark.log.level={log_level}",
+    ]
+    return " ".join(options + [QUICK_START_JAVA_OPTIONS] * quick_start)
+
+
+def _start(settings: Mapping[str, str]) -> SparkSession:
+    builder = SparkSession.builder
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    with contextlib.ExitStack() as starting:
+        directory = starting.enter_context(tempfile.TemporaryDirectory(prefix="millstream-java-"))
+        variables = _variables(settings["spark.master"], Path(directory))
+        starting.enter_context(_environment(variables))
+        return builder.getOrCreate()
+
+
+def _variables(master: str, directory: Path) -> dict[str, str]:
+    """What Spark's launcher reads. Workers run this very Python, not the `python3` of the PATH."""
+    variables = {"JAVA_HOME": str(make_quiet_home(find_java(), directory))}
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    return variables | ({"SPARK_LOCAL_IP": LOOPBACK} if is_local(master) else {})
+
+
+@contextlib.contextmanager
+def _environment(variables: Mapping[str, str]) -> Iterator[None]:
+    """Set these variables for a moment: the application's own environment stays as it was."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value

@@ -1,0 +1,163 @@
+"""DataFrames into topics, exactly once: the adapter between Spark's data source API and our files.
+
+    write = TopicWrite(brokers="127.0.0.1:9092", topic="totals", job="totals")
+    stream_into_topic(frame, write).option("checkpointLocation", ...).start()
+
+Each task of a batch writes its rows and a receipt in one transaction (`row_transaction.py`,
+`receipts.py`). A batch is whole for who reads committed records once all its tasks are done; each
+task's part appears at once. It relies on what Spark promises: a batch that is repeated from a
+checkpoint has the same rows in the same partitions.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql import DataFrame
+from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+from pyspark.sql.types import StructType
+
+from millstream.processing.receipt_topic import CLAIMS, FIRST_TASK, ReceiptTopic
+from millstream.processing.receipts import Claim, Receipt, Writer, encode, must_write
+from millstream.processing.row_transaction import Row, RowTransaction
+from millstream.processing.topic_write import (
+    BadWrite,
+    TopicWrite,
+    options_of,
+    require_writable,
+    write_from,
+)
+
+FORMAT = "millstream_topic_sink"
+ANY_PARTITION = -1
+NOW = 0
+# A job rarely has more tasks; its receipts topic grows if it has.
+TASKS_EXPECTED = 4
+RECEIPT_KEY = b"receipt"
+CLAIM_KEY = b"claim"
+
+
+def stream_into_topic(frame: DataFrame, write: TopicWrite) -> DataStreamWriter:
+    """A writer that is ready to start; it claims the job, so an earlier run of it stops."""
+    claimed = replace(write, epoch=claim_epoch(write))
+    return frame.writeStream.format(FORMAT).options(**options_of(claimed))
+
+
+def claim_epoch(write: TopicWrite) -> int:
+    """A new epoch for the job, higher than any before. Of two that claim at once, one fails."""
+    receipts = ReceiptTopic(write)
+    receipts.make(tasks=TASKS_EXPECTED)
+    transaction = RowTransaction(write, f"{write.job}/claim")
+    transaction.open()
+    last = receipts.last_claim()
+    claim = Claim(epoch=1 + (last.epoch if last else 0))
+    transaction.begin()
+    transaction.send([(receipts.name, CLAIM_KEY, encode(claim), None, CLAIMS, NOW)])
+    transaction.commit()
+    return claim.epoch
+
+
+class TopicSink(DataSource):
+    """A topic to stream into."""
+
+    @classmethod
+    def name(cls) -> str:
+        return FORMAT
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> "TopicStreamWriter":  # noqa: N802
+        write = write_from(self.options)
+        if overwrite:
+            raise BadWrite("a topic cannot be overwritten: use the output mode append or update")
+        require_writable(write, {field.name: field.dataType.simpleString() for field in schema})
+        return TopicStreamWriter(write)
+
+
+@dataclass
+class Written(WriterCommitMessage):
+    """What a task has written: 0 rows if it, or an earlier attempt, had nothing to do."""
+
+    rows: int
+
+
+class TopicStreamWriter(DataSourceStreamArrowWriter):
+    """Runs in the tasks of every batch; has no state of its own."""
+
+    def __init__(self, write: TopicWrite) -> None:
+        self._write = write
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        rows = (row for batch in iterator for row in rows_of(batch, self._write.topic))
+        first = next(rows, None)
+        if first is None:
+            return Written(rows=0)
+        return Written(rows=write_once(self._write, self._writer(), first, rows))
+
+    def _writer(self) -> Writer:
+        task = TaskContext.get()
+        assert task is not None, "Spark runs this in a task"
+        return Writer(
+            job=self._write.job,
+            epoch=self._write.epoch,
+            query=str(task.getLocalProperty("sql.streaming.queryId")),
+            batch=int(task.getLocalProperty("streaming.sql.batchId") or -1),
+            task=task.partitionId(),
+        )
+
+
+def write_once(write: TopicWrite, writer: Writer, first: Row, rows: Iterator[Row]) -> int:
+    """Write the rows of a task and its receipt, unless they are written; returns how many."""
+    receipts = ReceiptTopic(write)
+    receipts.make(tasks=1 + writer.task)
+    transaction = RowTransaction(write, writer.transactional_id)
+    transaction.open()
+    claim, receipt = receipts.last_claim(), receipts.last_receipt(writer.task)
+    if not must_write(writer, claim=claim, receipt=receipt):
+        return 0
+    transaction.begin()
+    try:
+        count = transaction.send([first]) + transaction.send(rows)
+        transaction.send([_receipt_row(receipts, writer, count)])
+        transaction.commit()
+    except BaseException:
+        transaction.abort()
+        raise
+    return count
+
+
+def _receipt_row(receipts: ReceiptTopic, writer: Writer, rows: int) -> Row:
+    receipt = Receipt(epoch=writer.epoch, query=writer.query, batch=writer.batch, rows=rows)
+    return receipts.name, RECEIPT_KEY, encode(receipt), None, FIRST_TASK + writer.task, NOW
+
+
+def rows_of(batch: pa.RecordBatch, topic: str) -> Iterator[Row]:
+    """The rows of a batch as records; columns that it does not have get their defaults."""
+    nothing: list[Any] = [None] * batch.num_rows
+    columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+    times = columns.get("timestamp")
+    if times is not None:
+        times = times.cast(pa.timestamp("ms", tz="UTC"), safe=False).cast(pa.int64())
+    return zip(
+        _listed(columns.get("topic"), topic, batch.num_rows),
+        columns["key"].to_pylist() if "key" in columns else nothing,
+        columns["value"].to_pylist(),
+        _headers(columns["headers"]) if "headers" in columns else nothing,
+        _listed(columns.get("partition"), ANY_PARTITION, batch.num_rows),
+        _listed(times, NOW, batch.num_rows),
+        strict=True,
+    )
+
+
+def _listed(column: pa.Array | None, otherwise: Any, count: int) -> list[Any]:
+    if column is None:
+        return [otherwise] * count
+    return [otherwise if value is None else value for value in column.to_pylist()]
+
+
+def _headers(column: pa.Array) -> list[Any]:
+    return [
+        None if headers is None else [(header["key"], header["value"]) for header in headers]
+        for headers in column.to_pylist()
+    ]

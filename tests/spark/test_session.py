@@ -1,0 +1,77 @@
+"""The session: quiet, on loopback, and with this Python in its workers."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from millstream.processing.session import cores_of, everywhere_settings, one_machine_settings
+
+LOOPBACK = {"0100007F", "00000000000000000000000001000000", "0000000000000000FFFF00000100007F"}
+LISTENING = "0A"
+
+
+def listening_addresses(pid: int) -> set[str]:
+    """Every address that a process listens on, as the kernel writes it."""
+    links = [
+        str(file.readlink()) for file in Path(f"/proc/{pid}/fd").iterdir() if file.is_symlink()
+    ]
+    inodes = {link.removeprefix("socket:[").rstrip("]") for link in links if "socket" in link}
+    rows = [
+        line.split()
+        for table in ("tcp", "tcp6")
+        for line in Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]
+    ]
+    return {row[1].partition(":")[0] for row in rows if row[3] == LISTENING and row[9] in inodes}
+
+
+def test_spark_listens_on_loopback_only(spark: SparkSession) -> None:
+    jvm = spark.sparkContext._jvm
+    assert jvm is not None
+    pid = int(jvm.java.lang.ProcessHandle.current().pid())
+    addresses = listening_addresses(pid)
+    assert addresses
+    assert addresses <= LOOPBACK
+
+
+def test_workers_run_this_python(spark: SparkSession) -> None:
+    frame = spark.range(1).mapInArrow(
+        lambda batches: (_python_of(batch) for batch in batches), "python string"
+    )
+    assert frame.first() == (sys.executable,)
+
+
+def _python_of(_batch: object) -> object:
+    import pyarrow as pa
+
+    return pa.RecordBatch.from_pydict({"python": [sys.executable]})
+
+
+@pytest.mark.parametrize(
+    ("master", "cores"), [("local", 1), ("local[2]", 2), ("local[*]", 8), ("local[3, 4]", 3)]
+)
+def test_a_local_master_says_how_many_tasks_run_at_once(master: str, cores: int) -> None:
+    assert cores_of(master, 8) == cores
+
+
+def test_a_cluster_keeps_what_is_its_own() -> None:
+    for name in ("spark.sql.shuffle.partitions", "spark.sql.adaptive.enabled", "spark.driver.host"):
+        assert name in one_machine_settings(2)
+        assert name not in everywhere_settings()
+
+
+QUIET = """
+from millstream.processing.session import open_session
+session = open_session("quiet", master="local[1]", quick_start=True)
+session.readStream.format("rate").name("rate").load().writeStream.format("noop").trigger(once=True).start()
+session.range(3).count()
+session.stop()
+"""
+
+
+@pytest.mark.full
+def test_a_session_starts_works_and_stops_without_a_word() -> None:
+    ran = subprocess.run([sys.executable, "-c", QUIET], capture_output=True, text=True, timeout=110)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
