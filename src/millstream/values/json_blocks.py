@@ -25,7 +25,7 @@ import pyarrow.json
 from millstream.base.schema import DataType, DecimalOf, ListOf, MapOf, Scalar, Schema, Struct
 from millstream.schemas.arrow_types import nullable_arrow_schema, type_to_arrow
 from millstream.values.json_rows import Number, parse
-from millstream.values.unreadable import Unreadable
+from millstream.values.unfit import Unfit
 
 WHITESPACE = " \t\r\n"
 NOT_FINITE = re.compile(rb"[:\[,][ \t\r\n]*-?(?:NaN|Inf)")
@@ -125,7 +125,7 @@ def _sample(text: str) -> dict[str, Any]:
     """One value, to see how its timestamps are written."""
     try:
         document = parse(text.encode())
-    except (Unreadable, RecursionError):
+    except (Unfit, RecursionError):
         return {}
     return document if isinstance(document, dict) else {}
 

@@ -16,7 +16,8 @@ from millstream.values.decoder import Bad, Decoded
 from millstream.values.json_blocks import JsonBlocks
 from millstream.values.json_rows import JsonRows
 from millstream.values.row_columns import Row, columns_of
-from millstream.values.unreadable import Unreadable
+from millstream.values.row_decoding import decode_rows
+from millstream.values.unfit import Unfit
 
 # Large enough that the price of a call (0.1 ms) is nothing, small enough to stay in the cache.
 BLOCK_BYTES_MAX = 4 * 1024 * 1024
@@ -42,36 +43,23 @@ class JsonDecoder:
         batches: list[pa.RecordBatch] = []
         bad: list[Bad] = []
         for start, block in _blocks(values):
-            for batch, bad_here in self._decode_block(start, block):
-                batches.append(batch)
-                bad.extend(bad_here)
+            for part in self._decode_block(start, block):
+                batches.append(part.batch)
+                bad.extend(part.bad)
         if not batches:
             return Decoded(columns_of([], self.arrow_schema), bad)
         return Decoded(pa.concat_batches(batches), bad)
 
-    def _decode_block(
-        self, start: int, values: pa.BinaryArray
-    ) -> Iterator[tuple[pa.RecordBatch, list[Bad]]]:
+    def _decode_block(self, start: int, values: pa.BinaryArray) -> Iterator[Decoded]:
         batch = self._blocks.read(values)
         if batch is not None:
-            yield batch, []
+            yield Decoded(batch, [])
         elif len(values) <= ROWS_ONE_BY_ONE:
-            yield self._decode_rows(start, values)
+            yield decode_rows(values, self._row, self.arrow_schema, start=start)
         else:
             half = len(values) // 2
             yield from self._decode_block(start, values[:half])
             yield from self._decode_block(start + half, values[half:])
-
-    def _decode_rows(self, start: int, values: pa.BinaryArray) -> tuple[pa.RecordBatch, list[Bad]]:
-        rows: list[Row] = []
-        bad: list[Bad] = []
-        for number, value in enumerate(values.to_pylist(), start):
-            try:
-                rows.append(None if value is None else self._row(value))
-            except Unreadable as error:
-                bad.append(Bad(number, str(error)))
-                rows.append(None)
-        return columns_of(rows, self.arrow_schema), bad
 
     def _row(self, value: bytes) -> Row:
         try:
@@ -79,7 +67,7 @@ class JsonDecoder:
         except RecursionError:  # Arrow goes deeper than Python: what it passes over may be so
             alone = self._blocks.read(pa.array([value], pa.binary()))
             if alone is None:
-                raise Unreadable("not JSON, or nested too deeply") from None
+                raise Unfit("not JSON, or nested too deeply") from None
             row: Row = alone.to_pylist()[0]
             return row
 

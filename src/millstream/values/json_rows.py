@@ -15,7 +15,7 @@ import re
 import struct
 from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime, timedelta
-from decimal import Context, Decimal
+from decimal import Decimal
 from typing import Any, Final
 
 import pyarrow as pa
@@ -31,7 +31,8 @@ from millstream.base.schema import (
     Schema,
     Struct,
 )
-from millstream.values.unreadable import Unreadable, shown
+from millstream.values.exact_decimal import exact_decimal
+from millstream.values.unfit import Unfit, shown, too_large
 
 Read = Callable[[Any], Any]
 # Microseconds of one tick of an epoch timestamp.
@@ -74,7 +75,7 @@ class JsonRows:
     def row(self, value: bytes) -> dict[str, Any]:
         document = parse(value)
         if not isinstance(document, dict):
-            raise Unreadable(f"not a JSON object but {_kind(document)}: {shown(document)}")
+            raise Unfit(f"not a JSON object but {_kind(document)}: {shown(document)}")
         row: dict[str, Any] = self._read_struct(document)
         return row
 
@@ -84,9 +85,9 @@ def parse(value: bytes) -> Any:
         return _JSON.decode(value.decode())
     except UnicodeDecodeError as error:
         byte = value[error.start]
-        raise Unreadable(f"not UTF-8: byte 0x{byte:02x} at position {error.start}") from None
+        raise Unfit(f"not UTF-8: byte 0x{byte:02x} at position {error.start}") from None
     except json.JSONDecodeError as error:
-        raise Unreadable(f"not JSON: {error.msg} at position {error.pos}") from None
+        raise Unfit(f"not JSON: {error.msg} at position {error.pos}") from None
 
 
 def _kind(found: Any) -> str:
@@ -142,10 +143,10 @@ def _read_part(found: dict[str, Any], name: str, read: Read, nullable: bool) -> 
         if nullable:
             return None
         how = "is null" if name in found else "is missing"
-        raise Unreadable(f"it is NOT NULL, and {how}", path=name)
+        raise Unfit(f"it is NOT NULL, and {how}", path=name)
     try:
         return read(inner)
-    except Unreadable as error:
+    except Unfit as error:
         raise error.inside(name) from None
 
 
@@ -176,10 +177,10 @@ def _element_reader(read_one: Read, nullable: bool) -> Read:
         if found is None:
             if nullable:
                 return None
-            raise Unreadable("it may not hold a null", path="[]")
+            raise Unfit("it may not hold a null", path="[]")
         try:
             return read_one(found)
-        except Unreadable as error:
+        except Unfit as error:
             raise error.inside("[]") from None
 
     return read
@@ -201,28 +202,17 @@ def _integer_reader(scalar: Scalar) -> Read:
             raise _mismatch(str(scalar), found)
         number = int(found)
         if not -end <= number < end:
-            raise _too_large(str(scalar), found)
+            raise too_large(scalar, found)
         return number
 
     return read
 
 
 def _decimal_reader(decimal: DecimalOf) -> Read:
-    exact = Context(prec=2 * decimal.precision)
-    unit = Decimal(1).scaleb(-decimal.scale)
-
     def read(found: Any) -> Decimal:
         if type(found) not in (Number, str) or not DECIMAL.fullmatch(found):
             raise _mismatch(str(decimal), found)
-        number = Decimal(found)
-        if not number:
-            return Decimal(0)
-        if number.adjusted() >= decimal.precision - decimal.scale:
-            raise _too_large(str(decimal), found)
-        rounded = number.quantize(unit, context=exact)
-        if rounded != number:
-            raise Unreadable(f"{shown(found)} has more digits after the point than {decimal}")
-        return rounded
+        return exact_decimal(Decimal(found), decimal, written=found)
 
     return read
 
@@ -240,7 +230,7 @@ def _read_string(found: Any) -> str:
         try:
             found.encode()
         except UnicodeEncodeError:
-            raise Unreadable(f"half of a surrogate pair in {shown(found)}") from None
+            raise Unfit(f"half of a surrogate pair in {shown(found)}") from None
     return found
 
 
@@ -249,7 +239,7 @@ def _read_double(found: Any) -> float:
         raise _mismatch("DOUBLE", found)
     number = float(found)
     if math.isinf(number) and found not in NOT_FINITE:
-        raise _too_large("DOUBLE", found)
+        raise too_large("DOUBLE", found)
     return number
 
 
@@ -264,13 +254,13 @@ def _read_float(found: Any) -> float:
     else:
         number = _rounded_to_float(double)
     if math.isinf(number):
-        raise _too_large("FLOAT", found)
+        raise too_large("FLOAT", found)
     return number
 
 
 def _rounded_to_float(double: float) -> float:
     try:
-        number: float = struct.unpack("f", struct.pack("f", double))[0]
+        number: float = struct.unpack("<f", struct.pack("<f", double))[0]
     except OverflowError:
         return math.inf
     return number
@@ -280,14 +270,14 @@ def _read_binary(found: Any) -> bytes:
     try:
         return base64.b64decode(_read_string(found), validate=True)
     except (binascii.Error, ValueError):
-        raise Unreadable(f"expected base64 for BINARY, found {shown(found)}") from None
+        raise Unfit(f"expected base64 for BINARY, found {shown(found)}") from None
 
 
 def _read_date(found: Any) -> int:
     """Days since 1970."""
     days = _days(found) if type(found) is str else None
     if days is None:
-        raise Unreadable(f"expected a DATE such as '2026-12-31', found {shown(found)}")
+        raise Unfit(f"expected a DATE such as '2026-12-31', found {shown(found)}")
     return days
 
 
@@ -306,11 +296,11 @@ def _read_timestamp(found: Any, epoch_micros: int) -> int:
     if type(found) is Number and INTEGER.fullmatch(found):
         micros = int(found) * epoch_micros
         if not -INT64_END <= micros < INT64_END:
-            raise _too_large("TIMESTAMP", found)
+            raise too_large("TIMESTAMP", found)
     elif type(found) is str:
         micros = _micros(found)
     if micros is None:
-        raise Unreadable(
+        raise Unfit(
             "expected a TIMESTAMP such as '2026-12-31T23:59:59Z' or a whole number since 1970, "
             f"found {shown(found)}"
         )
@@ -348,9 +338,5 @@ SCALAR_READERS: Final[Mapping[Scalar, Read]] = {
 }
 
 
-def _mismatch(expected: str, found: Any) -> Unreadable:
-    return Unreadable(f"expected {expected}, found {_kind(found)}: {shown(found)}")
-
-
-def _too_large(expected: str, found: Any) -> Unreadable:
-    return Unreadable(f"{shown(found)} does not fit {expected}")
+def _mismatch(expected: str, found: Any) -> Unfit:
+    return Unfit(f"expected {expected}, found {_kind(found)}: {shown(found)}")
