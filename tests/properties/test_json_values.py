@@ -153,14 +153,22 @@ MODEL = struct_of(
 )
 
 
+def without_odd_words(value: bytes) -> bytes:
+    """Words for numbers that are none, which fit nowhere but may stand where nobody looks."""
+    text_or_word = rb'"(?:[^"\\]|\\.)*"|-?\b(?:Infinity|Inf|NaN)\b'
+    return re.sub(text_or_word, lambda m: m[0] if m[0][:1] == b'"' else b"[[[]]]", value)
+
+
 def by_the_model(value: bytes | None) -> dict[str, Any] | None:
     """The row, of nulls for a tombstone; None if the value is bad."""
     if value is None:
         return dict.fromkeys(NAMES)
-    try:
-        return MODEL(json.loads(value.decode(), parse_float=Decimal))
-    except (NoFitError, ValueError):
-        return None
+    for text in (value, without_odd_words(value)):
+        try:
+            return MODEL(json.loads(text.decode(), parse_float=Decimal))
+        except (NoFitError, ValueError):
+            continue
+    return None
 
 
 # Plausible and odd content for any field, as JSON text.

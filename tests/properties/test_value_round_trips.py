@@ -46,14 +46,14 @@ def check(encoder: Encoder, decoder: Decoder, written: list[dict[str, Any]]) -> 
     assert found == [empty_alike(row) for row in written]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(SCHEMAS_WITH_ROWS)
 def test_json_is_read_as_it_was_written(example: tuple[Schema, list[dict[str, Any]]]) -> None:
     schema, written = example
     check(JsonEncoder(schema), JsonDecoder(schema), written)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(SCHEMAS_WITH_ROWS)
 def test_avro_is_read_as_it_was_written(example: tuple[Schema, list[dict[str, Any]]]) -> None:
     schema, written = example

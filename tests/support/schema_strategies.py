@@ -1,7 +1,7 @@
 """Random schemas, and random rows of a schema."""
 
 from datetime import UTC, datetime
-from decimal import Decimal
+from decimal import Context, Decimal
 from typing import Any
 
 from hypothesis import strategies as st
@@ -24,6 +24,7 @@ ANY_NAME = st.text(
 PLAIN_NAME = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,5}", fullmatch=True)
 DECIMALS = st.integers(1, 38).flatmap(lambda p: st.builds(DecimalOf, st.just(p), st.integers(0, p)))
 TEXT = st.text(max_size=6)
+EXACT = Context(prec=38)
 MOMENTS = st.datetimes(min_value=datetime(1, 1, 2), max_value=datetime(9999, 12, 30))
 
 
@@ -62,7 +63,7 @@ def values(data_type: DataType) -> st.SearchStrategy[Any]:
             return _scalars(data_type)
         case DecimalOf(precision, scale):
             end = 10**precision - 1
-            return st.integers(-end, end).map(lambda one: Decimal(one).scaleb(-scale))
+            return st.integers(-end, end).map(lambda one: Decimal(one).scaleb(-scale, EXACT))
         case ListOf(element, nullable):
             return st.lists(_nullable(values(element), nullable), max_size=3)
         case MapOf(key, value, nullable):

@@ -64,12 +64,23 @@ class JsonDecoder:
     def _row(self, value: bytes) -> Row:
         try:
             return self._rows.row(value)
-        except RecursionError:  # Arrow goes deeper than Python: what it passes over may be so
-            alone = self._blocks.read(pa.array([value], pa.binary()))
-            if alone is None:
-                raise Unfit("not JSON, or nested too deeply") from None
-            row: Row = alone.to_pylist()[0]
-            return row
+        except RecursionError:
+            return self._row_by_arrow(value, Unfit("not JSON, or nested too deeply"))
+        except Unfit as error:
+            if b"Inf" in value or b"NaN" in value:
+                return self._row_by_arrow(value, error)
+            raise
+
+    def _row_by_arrow(self, value: bytes, error: Unfit) -> Row:
+        """In fields that nobody asked for, Arrow passes over more than Python reads.
+
+        Among others it would do so too, and a value must not depend on its neighbours.
+        """
+        alone = self._blocks.read(pa.array([value], pa.binary()))
+        if alone is None:
+            raise error from None
+        row: Row = alone.to_pylist()[0]
+        return row
 
 
 def _blocks(values: pa.BinaryArray) -> Iterator[tuple[int, pa.BinaryArray]]:

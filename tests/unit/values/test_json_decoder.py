@@ -175,6 +175,14 @@ def test_numbers_that_are_none_are_read_as_python_writes_them() -> None:
     assert reason("a DOUBLE", b'{"a":Inf}').startswith("not JSON")
 
 
+def test_odd_words_for_numbers_are_passed_over_where_nobody_asks() -> None:
+    odd = b'{"z":[Inf,-NaN],"a":1}'
+    assert column("a DOUBLE", odd) == [1.0]
+    result = decoded("a DOUBLE", odd, b"oops", b'{"a":2,"z":Inf}')
+    assert [bad.row for bad in result.bad] == [1]
+    assert result.batch.column(0).to_pylist() == [1.0, None, 2.0]
+
+
 def test_maps_are_objects() -> None:
     found = column("m MAP<STRING, INT>", b'{"m":{"x":1,"y":null}}', b'{"m":{}}', b"{}")
     assert found == [[("x", 1), ("y", None)], [], None]
