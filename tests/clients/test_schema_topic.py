@@ -1,15 +1,21 @@
 """Schemas kept in a topic, on our broker and on Apache Kafka."""
 
+import json
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
+import pyarrow as pa
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, ConfigResource
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.cimpl import NewTopic
 
 from millstream.schemas.compatibility import IncompatibleSchema
 from millstream.schemas.schema_book import DamagedSchemaRecord, SchemaVersion
 from millstream.schemas.schema_topic import SchemasUnavailable, SchemaTopic, UnfitSchemaTopic
+from millstream.values.avro_decoder import AvroDecoder
+from millstream.values.avro_encoder import AvroEncoder
 
 WRITERS = 8
 
@@ -36,6 +42,30 @@ def test_a_reader_sees_what_was_registered_since_it_looked(bootstrap: str, topic
         assert reader.latest(topic) == first
         second = writer.register(topic, "id BIGINT, note STRING")
         assert reader.with_id(second.id) == second
+
+
+def test_records_of_every_version_are_read_with_the_newest(bootstrap: str, topic: str) -> None:
+    """A producer that was not restarted goes on with its version beside one that was."""
+    old, new = "id INT NOT NULL", "id BIGINT NOT NULL, note STRING"
+    with opened(bootstrap, topic) as schemas:
+        encoders = [registered_avro(schemas, topic, ddl) for ddl in (old, new, old)]
+    values = [encoder.encode({"id": number}) for number, encoder in enumerate(encoders)]
+    with opened(bootstrap, topic) as later:
+        decoder = AvroDecoder(later.latest(topic).schema, writers=partial(definition_of, later))
+        decoded = decoder.decode(pa.array(values, pa.binary()))
+    assert not decoded.bad
+    assert decoded.batch.column("id").to_pylist() == [0, 1, 2]
+
+
+def registered_avro(schemas: SchemaTopic, topic: str, ddl: str) -> AvroEncoder:
+    avro = json.dumps(AvroEncoder(ddl).avro_schema)
+    version = schemas.register(topic, ddl, encoding="avro", definition=avro)
+    return AvroEncoder(ddl, schema_id=version.id)
+
+
+def definition_of(schemas: SchemaTopic, schema_id: int) -> str | None:
+    found = schemas.with_id(schema_id)
+    return None if found is None else found.definition
 
 
 def test_writers_at_once_make_versions_without_holes_or_doubles(bootstrap: str, topic: str) -> None:

@@ -9,10 +9,6 @@ themselves.
 from collections.abc import Iterator
 from typing import Any
 
-from google.protobuf import descriptor_pb2, descriptor_pool
-from google.protobuf.descriptor import Descriptor, FieldDescriptor
-from google.protobuf.message import DecodeError
-
 from millstream.base.schema import (
     BadSchema,
     DataType,
@@ -24,6 +20,28 @@ from millstream.base.schema import (
     Schema,
     Struct,
 )
+from millstream.schemas.library_missing import LibraryMissing
+
+try:
+    from google.protobuf import descriptor_pb2, descriptor_pool
+    from google.protobuf.descriptor import Descriptor, FieldDescriptor
+    from google.protobuf.message import DecodeError
+    from google.protobuf.message_factory import GetMessageClass
+except ModuleNotFoundError:
+    raise LibraryMissing(library="protobuf", extra="protobuf") from None
+
+__all__ = [
+    "TIMESTAMP",
+    "WRAPPERS",
+    "DecodeError",
+    "Descriptor",
+    "FieldDescriptor",
+    "GetMessageClass",
+    "descriptor_files",
+    "is_map",
+    "message_descriptor",
+    "schema_from_descriptor",
+]
 
 TIMESTAMP = "google.protobuf.Timestamp"
 WRAPPERS = {

@@ -12,13 +12,13 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-import fastavro
 import pyarrow as pa
 
 from millstream.base.schema import BadSchema
 from millstream.schemas.arrow_types import nullable_arrow_schema
 from millstream.schemas.avro_schema import schema_from_avro, schema_to_avro
 from millstream.schemas.declaration import Declared, schema_of
+from millstream.schemas.library_missing import LibraryMissing
 from millstream.values.confluent_frame import unframe
 from millstream.values.decoder import Decoded
 from millstream.values.row_columns import Row
@@ -26,6 +26,10 @@ from millstream.values.row_decoding import decode_rows
 from millstream.values.row_fitting import row_fitter
 from millstream.values.unfit import Unfit
 
+try:
+    import fastavro
+except ModuleNotFoundError:
+    raise LibraryMissing(library="fastavro", extra="avro") from None
 # Avro's own JSON, as text or read.
 AvroSchema = str | Mapping[str, Any]
 # What fastavro raises on bytes that are not of the schema.

@@ -3,12 +3,16 @@
 import io
 from typing import Any
 
-import fastavro
-
 from millstream.schemas.avro_schema import schema_to_avro
 from millstream.schemas.declaration import Declared, schema_of
+from millstream.schemas.library_missing import LibraryMissing
 from millstream.values.confluent_frame import frame
 from millstream.values.row_fitting import row_fitter
+
+try:
+    import fastavro
+except ModuleNotFoundError:
+    raise LibraryMissing(library="fastavro", extra="avro") from None
 
 
 class AvroEncoder:

@@ -11,9 +11,6 @@ from functools import partial
 from typing import Any
 
 import pyarrow as pa
-from google.protobuf.descriptor import Descriptor, FieldDescriptor
-from google.protobuf.message import DecodeError
-from google.protobuf.message_factory import GetMessageClass
 
 from millstream.base.schema import Schema
 from millstream.schemas.arrow_types import nullable_arrow_schema
@@ -22,6 +19,10 @@ from millstream.schemas.declaration import Declared, schema_of
 from millstream.schemas.protobuf_schema import (
     TIMESTAMP,
     WRAPPERS,
+    DecodeError,
+    Descriptor,
+    FieldDescriptor,
+    GetMessageClass,
     is_map,
     message_descriptor,
     schema_from_descriptor,

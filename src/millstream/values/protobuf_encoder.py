@@ -2,11 +2,10 @@
 
 from typing import Any
 
-from google.protobuf.message_factory import GetMessageClass
-
 from millstream.schemas.protobuf_schema import (
     TIMESTAMP,
     WRAPPERS,
+    GetMessageClass,
     is_map,
     message_descriptor,
     schema_from_descriptor,

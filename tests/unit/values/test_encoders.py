@@ -1,4 +1,6 @@
 import json
+import subprocess
+import sys
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
@@ -113,3 +115,15 @@ def test_raw_text_must_be_utf8() -> None:
     assert [(bad.row, bad.reason) for bad in result.bad] == [
         (0, "not UTF-8: byte 0xff at position 1")
     ]
+
+
+@pytest.mark.parametrize(
+    ("module", "library", "extra"),
+    [("avro_decoder", "fastavro", "avro"), ("protobuf_encoder", "google.protobuf", "protobuf")],
+)
+def test_a_library_that_is_missing_is_named_with_the_way_to_get_it(
+    module: str, library: str, extra: str
+) -> None:
+    code = f"import sys; sys.modules['{library}'] = None; import millstream.values.{module}"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert f"is not installed: run `pip install 'millstream[{extra}]'`" in run.stderr
