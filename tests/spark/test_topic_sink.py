@@ -10,8 +10,17 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's users call it
 from pyspark.sql.streaming.query import StreamingQuery
 
+from millstream.processing.range_reader import RangeReader
+from millstream.processing.receipts import Writer
+from millstream.processing.row_transaction import AttemptFenced, Row
+from millstream.processing.stream_planner import batch_ranges
 from millstream.processing.topic_read import TopicRead
-from millstream.processing.topic_sink import claim_epoch, stream_into_topic
+from millstream.processing.topic_sink import (
+    TASKS_EXPECTED,
+    claim_epoch,
+    stream_into_topic,
+    write_once,
+)
 from millstream.processing.topic_source import read_topics, stream_topics
 from millstream.processing.topic_write import TopicWrite
 from tests.clients.steps import Sent, create_topic, produce, unique_name
@@ -121,7 +130,7 @@ def failing_once(marker: Path) -> Callable[[Iterator[Any]], Iterator[Any]]:
     return check
 
 
-def test_what_a_task_wrote_before_it_failed_is_not_seen(
+def test_a_job_goes_on_after_a_task_has_failed(
     spark: SparkSession, bootstrap: str, topics: tuple[str, str], job: str, tmp_path: Path
 ) -> None:
     write = TopicWrite(brokers=bootstrap, topic=topics[1], job=job)
@@ -135,6 +144,71 @@ def test_what_a_task_wrote_before_it_failed_is_not_seen(
     assert "planned breakdown" in error_of(run)
     run()
     assert written(spark, bootstrap, topics[1]) == numbered(20)
+
+
+# Attempts of one task, without Spark
+
+
+def attempt(write: TopicWrite, rows: Iterator[Row]) -> int:
+    """Task 0 of batch 7 writes its rows."""
+    writer = Writer(job=write.job, epoch=1, query="q", batch=7, task=0)
+    return write_once(write, writer, next(rows), rows)
+
+
+def rows_for(topic: str, count: int) -> Iterator[Row]:
+    return iter([(topic, None, value, None, -1, 0) for value in numbered(count)])
+
+
+def committed(bootstrap: str, topic: str) -> list[bytes | None]:
+    """All records that can be seen."""
+    read = TopicRead(brokers=bootstrap, topics=(topic,))
+    ranges = batch_ranges(read)
+    return [m.value() for found in ranges for some in RangeReader(read).read(*found) for m in some]
+
+
+def test_rows_of_an_attempt_that_fails_are_not_seen_and_the_next_writes_them(
+    bootstrap: str, topics: tuple[str, str], job: str
+) -> None:
+    write = TopicWrite(brokers=bootstrap, topic=topics[1], job=job)
+
+    def breaking_down() -> Iterator[Row]:
+        yield from rows_for(topics[1], 10)
+        raise RuntimeError("planned breakdown")
+
+    with pytest.raises(RuntimeError, match="planned breakdown"):
+        attempt(write, breaking_down())
+    assert committed(bootstrap, topics[1]) == []
+    assert attempt(write, rows_for(topics[1], 20)) == 20
+    assert attempt(write, rows_for(topics[1], 20)) == 0, "the receipt is there"
+    assert committed(bootstrap, topics[1]) == numbered(20)
+
+
+def test_an_attempt_that_was_overtaken_cannot_commit(
+    bootstrap: str, topics: tuple[str, str], job: str
+) -> None:
+    write = TopicWrite(brokers=bootstrap, topic=topics[1], job=job)
+
+    def overtaken() -> Iterator[Row]:
+        yield from rows_for(topics[1], 10)
+        assert attempt(write, rows_for(topics[1], 20)) == 20
+
+    with pytest.raises(AttemptFenced, match=f"{job}/0: another attempt of this task has begun"):
+        attempt(write, overtaken())
+    assert committed(bootstrap, topics[1]) == numbered(20)
+
+
+def test_a_job_that_grows_gets_receipts_for_its_new_tasks(
+    bootstrap: str, topics: tuple[str, str], job: str
+) -> None:
+    write = TopicWrite(brokers=bootstrap, topic=topics[1], job=job)
+    assert claim_epoch(write) == 1
+    many = Writer(job=job, epoch=1, query="q", batch=0, task=TASKS_EXPECTED + 3)
+    for count in (5, 0):
+        rows = rows_for(topics[1], 5)
+        assert write_once(write, many, next(rows), rows) == count
+
+
+# Runs of one job
 
 
 def test_a_run_that_was_replaced_is_fenced(

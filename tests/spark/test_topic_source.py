@@ -13,12 +13,14 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not re-expo
     NewPartitions,
 )
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's users call it
 
 from millstream.processing.topic_read import TopicRead
 from millstream.processing.topic_source import read_topics, stream_topics
 from millstream.values.decoder import Bad, Decoded
+from millstream.values.json_decoder import JsonDecoder
 from tests.clients.steps import Sent, create_topic, produce, read, unique_name
-from tests.spark.steps import error_of, numbered, run_to_the_end, start, values_in
+from tests.spark.steps import WITHIN_S, error_of, numbered, run_to_the_end, start, values_in
 from tests.support.waiting import eventually
 
 NOON = datetime(2026, 7, 1, 12, tzinfo=UTC)
@@ -307,6 +309,31 @@ def test_a_value_that_cannot_be_decoded_becomes_a_dead_letter(
         "__dlq.errors.message": b"b'\\xff{' is not a number",
         "__dlq.errors.timestamp": str(letter_time(bootstrap, topic)).encode(),
     }
+
+
+def test_typed_events_are_counted_by_window(
+    spark: SparkSession, bootstrap: str, topic: str, tmp_path: Path
+) -> None:
+    clicks = [(0, "/a"), (59, "/a"), (60, "/a"), (30, "/b")]
+    values = [json.dumps({"url": url, "at": NOON_MS + 1000 * s}).encode() for s, url in clicks]
+    produce(bootstrap, topic, sent(*values, b"not JSON"))
+    typed = TopicRead(
+        brokers=bootstrap, topics=(topic,), decoder=JsonDecoder("url STRING, at TIMESTAMP")
+    )
+    per_minute = stream(spark, typed).groupBy(F.window("at", "1 minute"), "url").count()
+    counts: dict[tuple[int, str], int] = {}
+
+    def keep(batch: DataFrame, _number: int) -> None:
+        minute = ((F.unix_millis("window.start") - NOON_MS) / 60_000).cast("int")
+        for row in batch.select(minute.alias("minute"), "url", "count").collect():
+            counts[row.minute, row.url] = row["count"]
+
+    writer = per_minute.writeStream.foreachBatch(keep).outputMode("update")
+    query = writer.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start()
+    assert query.awaitTermination(WITHIN_S)
+    assert counts == {(0, "/a"): 2, (1, "/a"): 1, (0, "/b"): 1}
+    (letter,) = read(bootstrap, f"{topic}.dead", 1)
+    assert letter.value() == b"not JSON"
 
 
 def letter_time(bootstrap: str, topic: str) -> int:

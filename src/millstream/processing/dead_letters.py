@@ -14,6 +14,7 @@ from millstream.processing.kafka_clients import (
     PATIENCE_SECONDS,
     BrokerNotReached,
     admin_api,
+    admin_client,
     client_config,
     code_of,
     error_from,
@@ -96,9 +97,8 @@ class DeadLetterOffice:
 
 def make_topic(read: TopicRead, topic: str, *, partitions: int, config: dict[str, str]) -> None:
     """Make the topic unless it is there."""
-    api = admin_api()
-    admin = api.AdminClient(client_config(read.brokers, read.client))
-    answers = admin.create_topics([api.NewTopic(topic, partitions, -1, config=config)])
+    new = admin_api().NewTopic(topic, partitions, -1, config=config)
+    answers = admin_client(read.brokers, read.client).create_topics([new])
     try:
         answers[topic].result(PATIENCE_SECONDS)
     except KafkaException as error:

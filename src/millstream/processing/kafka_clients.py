@@ -22,6 +22,8 @@ UNREACHABLE = ("_TRANSPORT", "_ALL_BROKERS_DOWN", "_RESOLVE")
 NO_SUCH_TOPIC = ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION")
 FENCED = ("_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH")
 
+_admins: dict[tuple[str, frozenset[tuple[str, str]]], Any] = {}
+
 
 class BrokerNotReached(Retryable):
     def __init__(self, *, brokers: str, doing: str) -> None:
@@ -85,6 +87,14 @@ def admin_api() -> Any:
     import confluent_kafka.admin
 
     return confluent_kafka.admin
+
+
+def admin_client(brokers: str, client: Mapping[str, str]) -> Any:
+    """One for each cluster and process: tasks come every moment, a connection takes time."""
+    key = (brokers, frozenset(client.items()))
+    if key not in _admins:
+        _admins[key] = admin_api().AdminClient(client_config(brokers, client))
+    return _admins[key]
 
 
 def code_of(error: KafkaException) -> str:

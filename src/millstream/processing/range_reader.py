@@ -88,9 +88,9 @@ class RangeReader:
         self, part: Partition, within: OffsetRange, at: int, messages: list[Message]
     ) -> tuple[list[Message], int]:
         """The records of the range among what came, and how far the partition is read now."""
-        records = [message for message in messages if message.error() is None]
-        reached = at
-        if len(records) < len(messages):
+        records, reached = messages, at
+        if any(map(Message.error, messages)):
+            records = [message for message in messages if message.error() is None]
             reached = self._events(part, at, messages)
         if records:
             last = records[-1].offset() or 0
@@ -140,7 +140,7 @@ def _gathered(polls: Iterator[list[Message]]) -> Iterator[list[Message]]:
     size_bytes = 0
     for records in polls:
         together += records
-        size_bytes += sum(len(record) for record in records)
+        size_bytes += sum(map(len, records))
         if len(together) >= BATCH_RECORDS_MAX or size_bytes >= BATCH_BYTES_MAX:
             yield together
             together, size_bytes = [], 0

@@ -19,7 +19,7 @@ from millstream.processing.kafka_clients import (
     PATIENCE_SECONDS,
     TopicNotFound,
     admin_api,
-    client_config,
+    admin_client,
     code_of,
     error_from,
 )
@@ -62,6 +62,7 @@ class ReceiptTopic:
         read = TopicRead(brokers=write.brokers, topics=(self.name,), client=write.client)
         self._read = read
         self._stable = TopicOffsets(read)
+        self._written = TopicOffsets(replace(read, read_committed=False))
         self._reader = RangeReader(read)
 
     def make(self, *, tasks: int) -> None:
@@ -84,9 +85,9 @@ class ReceiptTopic:
         return None if value is None else decode_receipt(self._job, value)
 
     def _grow(self, wanted: int) -> None:
-        api = admin_api()
-        admin = api.AdminClient(client_config(self._read.brokers, self._read.client))
-        answers = admin.create_partitions([api.NewPartitions(self.name, wanted)])
+        grown = admin_api().NewPartitions(self.name, wanted)
+        admin = admin_client(self._read.brokers, self._read.client)
+        answers = admin.create_partitions([grown])
         try:
             answers[self.name].result(PATIENCE_SECONDS)
         except KafkaException as error:
@@ -112,14 +113,11 @@ class ReceiptTopic:
         open_until = time.monotonic() + OPEN_SECONDS_MAX
         while True:
             within = self._range(self._stable, part)
-            if within.end == self._range(self._written(), part).end:
+            if within.end == self._range(self._written, part).end:
                 return within
             if time.monotonic() > open_until:
                 raise ReceiptInDoubt(partition=part)
             time.sleep(0.05)
-
-    def _written(self) -> TopicOffsets:
-        return TopicOffsets(replace(self._read, read_committed=False))
 
     def _range(self, offsets: TopicOffsets, part: Partition) -> OffsetRange:
         return offsets.available()[part.topic].partitions[part.number]

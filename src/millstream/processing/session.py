@@ -85,14 +85,16 @@ def one_machine_settings(cores: int) -> dict[str, str]:
 
 
 def everywhere_settings() -> dict[str, str]:
-    """What jobs rely on: times in UTC, state that can be large, sources that can be changed."""
+    """What jobs rely on: times in UTC, state that can be large, sources that can be changed.
+
+    State in Avro, which could evolve, is not for all: Spark refuses it to aggregations. A job of
+    transformWithState alone sets it for its own query.
+    """
     return {
         "spark.sql.session.timeZone": "UTC",
         f"{STATE_STORE}.providerClass": f"{STREAMING}.state.RocksDBStateStoreProvider",
         f"{STATE_STORE}.rocksdb.changelogCheckpointing.enabled": "true",
         f"{STATE_STORE}.rocksdb.boundedMemoryUsage": "true",
-        # The only format that lets the schema of a state evolve.
-        f"{STATE_STORE}.encodingFormat": "avro",
         "spark.sql.streaming.queryEvolution.enableSourceEvolution": "true",
         "spark.sql.streaming.offsetLog.formatVersion": "2",
     }

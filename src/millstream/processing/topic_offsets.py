@@ -16,7 +16,7 @@ from millstream.processing.kafka_clients import (
     PATIENCE_SECONDS,
     TopicNotFound,
     admin_api,
-    client_config,
+    admin_client,
     code_of,
     error_from,
     translated,
@@ -54,7 +54,7 @@ class TopicOffsets:
 
     def __init__(self, read: TopicRead) -> None:
         self._read = read
-        self._admin = admin_api().AdminClient(client_config(read.brokers, read.client))
+        self._admin = admin_client(read.brokers, read.client)
 
     def available(self) -> Available:
         """Every topic of the read, with all its partitions, as they are now.
