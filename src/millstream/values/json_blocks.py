@@ -1,8 +1,8 @@
 """Many JSON values to columns at once, with Arrow's reader: the fast path.
 
 Either reads every value of a block exactly as `json_rows.py` would, or refuses the block as a
-whole (None), and says nothing about which value was the reason. The values are joined by
-newlines, and guards make sure that one value is one row:
+whole (`NotPlain`). The values are joined by newlines, and guards make sure that one value is one
+row:
 
 - each begins with { and ends with }. Between two values stands }\\n{ then, and as a string holds
   no bare newline, that can only be the end of a document. So each value is at least one
@@ -15,6 +15,7 @@ newlines, and guards make sure that one value is one row:
 
 import base64
 import binascii
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -28,6 +29,7 @@ from millstream.values.json_rows import Number, parse
 from millstream.values.unfit import Unfit
 
 WHITESPACE = " \t\r\n"
+ROW_IN_MESSAGE = re.compile(r"in row (\d+)")
 # What a column is read as, where that is not its own type.
 READ_AS: Final[Mapping[Scalar, pa.DataType]] = {
     Scalar.DATE: pa.string(),
@@ -35,8 +37,12 @@ READ_AS: Final[Mapping[Scalar, pa.DataType]] = {
 }
 
 
-class _Refused(Exception):
-    """Not a plain block: look at its values one by one."""
+class NotPlain(Exception):
+    """A block that was refused; `row` is where to look first, if that is known: only a hint."""
+
+    def __init__(self, row: int | None = None) -> None:
+        super().__init__(row)
+        self.row = row
 
 
 class JsonBlocks:
@@ -48,20 +54,22 @@ class JsonBlocks:
         self._arrow_schema = nullable_arrow_schema(schema)
         self._is_possible = not any(_has_map(field.type) for field in schema)
 
-    def read(self, values: pa.BinaryArray) -> pa.RecordBatch | None:
+    def read(self, values: pa.BinaryArray) -> pa.RecordBatch:
+        """The columns of all values, or `NotPlain`."""
         if not self._is_possible:
-            return None
+            raise NotPlain
         try:
             return self._read(values)
-        except (_Refused, pa.ArrowInvalid, binascii.Error, ValueError):
-            return None
+        except (pa.ArrowInvalid, binascii.Error, ValueError) as error:
+            place = ROW_IN_MESSAGE.search(str(error))
+            raise NotPlain(None if place is None else int(place[1])) from None
 
     def _read(self, values: pa.BinaryArray) -> pa.RecordBatch:
         texts = _objects(values.fill_null(b"{}") if values.null_count else values)
         joined = _joined(texts)
         found = self._parsed(joined, like=texts[0].as_py())
         if len(found) != len(values):
-            raise _Refused
+            raise NotPlain
         columns = [
             _converted(column, field.type, self._epoch)
             for column, field in zip(found.columns, self._arrow_schema, strict=True)
@@ -99,16 +107,18 @@ def _has_map(data_type: DataType) -> bool:
 def _objects(values: pa.BinaryArray) -> pa.StringArray:
     """The values, each of which begins and ends as an object does."""
     texts = values.cast(pa.string())  # and so UTF-8
-    if not _are_braced(texts):
+    if _first_unbraced(texts) >= 0:
         texts = pc.ascii_trim(texts, characters=WHITESPACE)
-        if not _are_braced(texts):
-            raise _Refused
+        row = _first_unbraced(texts)
+        if row >= 0:
+            raise NotPlain(row)
     return texts
 
 
-def _are_braced(texts: pa.StringArray) -> bool:
+def _first_unbraced(texts: pa.StringArray) -> int:
     opened, closed = pc.starts_with(texts, pattern="{"), pc.ends_with(texts, pattern="}")
-    return bool(pc.all(opened).as_py() and pc.all(closed).as_py())
+    row: int = pc.index(pc.and_(opened, closed), False).as_py()
+    return row
 
 
 def _joined(texts: pa.StringArray) -> pa.Buffer:
@@ -174,11 +184,11 @@ def _unbase64(text: str) -> bytes:
 def _check(array: pa.Array, data_type: DataType, *, nulls_max: int | None) -> None:
     """No nulls but those allowed, no number that is none, and no digits too many."""
     if nulls_max is not None and array.null_count > nulls_max:
-        raise _Refused
+        raise NotPlain
     match data_type:
         case Scalar.FLOAT | Scalar.DOUBLE:
             if pc.all(pc.is_finite(array)).as_py() is False:
-                raise _Refused
+                raise NotPlain
         case ListOf(element, nullable):
             _check(array.flatten(), element, nulls_max=None if nullable else 0)
         case Struct():

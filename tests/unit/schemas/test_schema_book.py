@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -73,6 +74,16 @@ def test_two_topics_at_once_do_not_get_one_id() -> None:
     bob.propose(wanted("a INT", "clicks"))
     bob.refresh()
     assert bob.book.latest("clicks").id == 2
+
+
+@pytest.mark.parametrize(("version", "id"), [(1, 9), (3, 9), (2, 1), (2, 0)])
+def test_a_proposal_that_is_not_the_next_one_is_void(version: int, id: int) -> None:
+    writer = Writer([])
+    writer.propose(wanted("a INT"))
+    odd = replace(wanted("a INT, b INT"), version=version, id=id)
+    writer.log.append(Proposal(wanted=odd, name="odd").to_record())
+    writer.refresh()
+    assert [one.version for one in writer.book.versions("orders")] == [1]
 
 
 def test_what_compaction_leaves_means_the_same() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from millstream.base.schema import BadSchema, Field, ListOf, Scalar, Struct
 from millstream.values.decoder import Decoded
-from millstream.values.json_decoder import ROWS_ONE_BY_ONE, JsonDecoder
+from millstream.values.json_decoder import HINTED_ROWS_MAX, ROWS_ONE_BY_ONE, JsonDecoder
 
 
 def decoded(schema: str, *values: bytes | None, epoch: str = "ms") -> Decoded:
@@ -51,12 +51,16 @@ def test_a_tombstone_is_a_row_of_nulls_and_not_bad() -> None:
     assert column("a INT", None) == [None]
 
 
-def test_a_bad_value_takes_no_others_with_it() -> None:
-    values = [json.dumps({"a": n}).encode() for n in range(10 * ROWS_ONE_BY_ONE)]
-    values[3], values[1000] = b"oops", b'{"a":"x"}'
+@pytest.mark.parametrize("odd", [b"oops", b"{oops}", b'{"a":"x"}', b'{"a":1e99}', b'{"a":"\xff"}'])
+@pytest.mark.parametrize("size", [ROWS_ONE_BY_ONE + 1, HINTED_ROWS_MAX, HINTED_ROWS_MAX + 1])
+def test_a_bad_value_takes_no_others_with_it(odd: bytes, size: int) -> None:
+    values = [json.dumps({"a": n}).encode() for n in range(size)]
+    places = sorted({0, 3, size // 2, size - 1})
+    for place in places:
+        values[place] = odd
     result = decoded("a INT", *values)
-    assert [bad.row for bad in result.bad] == [3, 1000]
-    expected = [None if n in (3, 1000) else n for n in range(len(values))]
+    assert [bad.row for bad in result.bad] == places
+    expected = [None if n in places else n for n in range(size)]
     assert result.batch.column(0).to_pylist() == expected
 
 
@@ -66,6 +70,14 @@ def test_one_value_is_one_row_however_the_pieces_fall() -> None:
     assert [bad.row for bad in result.bad] == [0, 1, 2]
     result = decoded("a INT", b'{"a":1}null{"a":2}', b'{"a":3}\n{"a":4}', b"", b'{"a":5}')
     assert [bad.row for bad in result.bad] == [0, 1, 2]
+
+
+@pytest.mark.parametrize("two", [b'{"a":1}{"a":2}', b'{"a":1}null{"a":2}', b'{"a":1}\n{"a":2}'])
+def test_two_documents_in_one_value_are_bad(two: bytes) -> None:
+    assert [bad.row for bad in decoded("a INT", two).bad] == [0]
+    result = decoded("a INT", b'{"a":7}', two, b'{"a":8}')
+    assert [bad.row for bad in result.bad] == [1]
+    assert result.batch.column(0).to_pylist() == [7, None, 8]
 
 
 def test_newlines_and_spaces_around_and_inside_are_no_matter() -> None:
