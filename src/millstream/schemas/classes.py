@@ -14,6 +14,7 @@ from datetime import date, datetime
 from decimal import Decimal
 from enum import Enum
 from typing import Annotated, Any, Union, get_args, get_origin
+from uuid import UUID
 
 from millstream.base.schema import (
     BadSchema,
@@ -36,6 +37,7 @@ SCALARS: dict[type, DataType] = {
     bytes: Scalar.BINARY,
     datetime: Scalar.TIMESTAMP,
     date: Scalar.DATE,
+    UUID: Scalar.STRING,
     Decimal: DecimalOf(38, 18),  # Spark's own choice for Python's Decimal
 }
 NESTING_MAX = 64
@@ -66,7 +68,11 @@ def _struct(declared: type, *, where: str, depth: int) -> Struct:
 
 def _hints_of(declared: type) -> Iterator[tuple[str, _Hint]]:
     """Names and annotations; pydantic's aliases are the names that values carry."""
-    hints = typing.get_type_hints(declared, include_extras=True)
+    try:
+        hints = typing.get_type_hints(declared, include_extras=True)
+    except NameError as error:
+        problem = f"{declared.__name__}: {error}: define what its fields name in its module"
+        raise BadSchema(problem) from None
     if dataclasses.is_dataclass(declared):
         yield from ((field.name, hints[field.name]) for field in dataclasses.fields(declared))
     else:

@@ -4,6 +4,7 @@ from datetime import date, datetime
 from decimal import Decimal
 from enum import Enum
 from typing import Annotated, Literal, Optional
+from uuid import UUID
 
 import pydantic
 import pytest
@@ -41,7 +42,8 @@ class Order:
 
 
 class Click(pydantic.BaseModel):
-    user: str
+    user: Annotated[str, pydantic.Field(min_length=1)]
+    session: UUID | None = None
     url: str | None = None
     seen_at: datetime = pydantic.Field(alias="seenAt")
     line: Line | None = None
@@ -83,7 +85,7 @@ def test_elements_may_be_null_only_if_they_say_so() -> None:
 
 def test_a_pydantic_model_declares_a_schema_by_the_names_in_its_values() -> None:
     assert schema_of(Click).ddl == (
-        "user STRING NOT NULL, url STRING, seenAt TIMESTAMP NOT NULL, "
+        "user STRING NOT NULL, session STRING, url STRING, seenAt TIMESTAMP NOT NULL, "
         "line STRUCT<sku: STRING NOT NULL, pieces: SMALLINT NOT NULL, price: DECIMAL(12,2)>"
     )
 
@@ -98,6 +100,15 @@ def test_a_type_without_a_column_is_named_with_its_field() -> None:
         schema_of(Odd)
     with pytest.raises(BadSchema, match=r"Either.what: no type"):
         schema_of(Either)
+
+
+def test_a_name_that_cannot_be_found_is_told() -> None:
+    @dataclass
+    class Local:
+        what: "Nowhere"  # type: ignore[name-defined]  # noqa: F821 - the point of the test
+
+    with pytest.raises(BadSchema, match="Local: name 'Nowhere' is not defined"):
+        schema_of(Local)
 
 
 def test_what_declares_nothing_is_refused() -> None:
