@@ -1,5 +1,6 @@
 """What an encoder writes, its decoder reads: any row of any schema."""
 
+import pickle
 from typing import Any
 
 import pyarrow as pa
@@ -10,7 +11,7 @@ from millstream.base.schema import Schema
 from millstream.values.avro_decoder import AvroDecoder
 from millstream.values.avro_encoder import AvroEncoder
 from millstream.values.decoder import Decoder
-from millstream.values.encoder import Encoder
+from millstream.values.encoder import Encoder, encode_batch
 from millstream.values.json_decoder import JsonDecoder
 from millstream.values.json_encoder import JsonEncoder
 from tests.support.schema_strategies import rows, schemas
@@ -44,6 +45,8 @@ def check(encoder: Encoder, decoder: Decoder, written: list[dict[str, Any]]) -> 
     assert not decoded.bad
     found = [empty_alike(with_dicts(row)) for row in decoded.batch.to_pylist()]
     assert found == [empty_alike(row) for row in written]
+    sent = pickle.loads(pickle.dumps(encoder))
+    assert decoder.decode(encode_batch(sent, decoded.batch)).batch == decoded.batch
 
 
 @settings(max_examples=60, deadline=None)

@@ -1,6 +1,7 @@
 """Rows to Avro, with fastavro: bare, or with the header that names the schema."""
 
 import io
+from functools import partial
 from typing import Any
 
 from millstream.schemas.avro_schema import schema_to_avro
@@ -24,6 +25,10 @@ class AvroEncoder:
         self._schema_id = schema_id
         self._parsed = fastavro.parse_schema(self.avro_schema)
         self._fit = row_fitter(self.schema, passes_over_extra=False)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """By what it was made of: Spark sends it to its workers."""
+        return partial(AvroEncoder, schema_id=self._schema_id), (self.schema,)
 
     def encode(self, row: Any) -> bytes:
         stream = io.BytesIO()

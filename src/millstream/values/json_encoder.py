@@ -24,6 +24,10 @@ class JsonEncoder:
             ensure_ascii=False, separators=(",", ":"), default=_plain
         ).encode
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """By what it was made of: Spark sends it to its workers."""
+        return JsonEncoder, (self.schema,)
+
     def encode(self, row: Any) -> bytes:
         return self._encode(self._fit(row)).encode()
 

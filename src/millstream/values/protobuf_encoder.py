@@ -19,9 +19,14 @@ class ProtobufEncoder:
 
     def __init__(self, files: bytes, message: str) -> None:
         descriptor = message_descriptor(files, message)
+        self._files, self._message = files, message
         self.schema = schema_from_descriptor(descriptor)
         self._class = GetMessageClass(descriptor)
         self._fit = row_fitter(self.schema, passes_over_extra=False)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """By what it was made of: Spark sends it to its workers."""
+        return ProtobufEncoder, (self._files, self._message)
 
     def encode(self, row: Any) -> bytes:
         message = self._class()
