@@ -22,6 +22,7 @@ DDL = [
 ]
 
 
+@settings(max_examples=60, deadline=None)
 @given(schemas(names=ANY_NAME))
 def test_spark_reads_our_json_and_we_read_sparks(schema: Schema) -> None:
     in_spark = StructType.fromJson(schema_to_spark_json(schema))

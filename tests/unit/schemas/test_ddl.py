@@ -1,7 +1,7 @@
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 
 from millstream.base.schema import (
     BadSchema,
@@ -81,17 +81,20 @@ def test_what_is_no_schema_is_refused_with_its_place(ddl: str, problem: str) -> 
         schema_from_ddl(ddl)
 
 
+@settings(max_examples=60, deadline=None)
 @given(SCHEMAS)
 def test_a_schema_is_read_as_it_was_written(schema: Schema) -> None:
     assert schema_from_ddl(schema.ddl) == schema
     assert schema_from_ddl(str(schema)) == schema
 
 
+@settings(max_examples=60, deadline=None)
 @given(schemas(names=ANY_NAME))
 def test_the_stored_form_is_read_as_it_was_written(schema: Schema) -> None:
     assert schema_from_spark_json(json.loads(json.dumps(schema_to_spark_json(schema)))) == schema
 
 
+@settings(max_examples=60, deadline=None)
 @given(schemas(names=ANY_NAME))
 def test_arrow_knows_all_but_the_comments(schema: Schema) -> None:
     arrow = schema_to_arrow(schema)
