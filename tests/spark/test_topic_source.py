@@ -15,6 +15,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not re-expo
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's users call it
 
+from millstream.processing.dead_letters import count_letters
 from millstream.processing.topic_read import TopicRead
 from millstream.processing.topic_source import read_topics, stream_topics
 from millstream.values.decoder import Bad, Decoded
@@ -338,6 +339,18 @@ def test_typed_events_are_counted_by_window(
 
 def letter_time(bootstrap: str, topic: str) -> int:
     return int(read(bootstrap, topic, 2)[1].timestamp()[1])
+
+
+def test_a_dead_letter_that_was_written_twice_counts_once(
+    spark: SparkSession, bootstrap: str, topic: str
+) -> None:
+    wanted = TopicRead(brokers=bootstrap, topics=(topic,), decoder=Numbers())
+    produce(bootstrap, topic, sent(b"1", b"x", b"y"))
+    assert count_letters(wanted, topic) == 0
+    for _ in range(2):
+        assert read_topics(spark, wanted).count() == 1
+    assert len(read(bootstrap, f"{topic}.dead", 4)) == 4
+    assert count_letters(wanted, topic) == 2
 
 
 def test_who_wants_no_dead_letters_gets_an_error(

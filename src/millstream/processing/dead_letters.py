@@ -8,22 +8,24 @@ repeats writes its letters again: the origin in their headers says that they are
 from collections.abc import Sequence
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka import KafkaError, Message, Producer
 
 from millstream.processing.kafka_clients import (
     PATIENCE_SECONDS,
     BrokerNotReached,
-    admin_api,
-    admin_client,
+    TopicNotFound,
     client_config,
-    code_of,
     error_from,
+    make_topic,
 )
+from millstream.processing.range_reader import RangeReader
+from millstream.processing.stream_planner import batch_ranges
 from millstream.processing.topic_offsets import DEAD_SUFFIX
 from millstream.processing.topic_read import TopicRead
 from millstream.values.decoder import Bad
 
 Header = tuple[str, str | bytes | None]
+PREFIX = "__dlq.errors."
 REASON_LENGTH_MAX = 4_000
 
 
@@ -39,7 +41,34 @@ def letter_headers(record: Message, *, reason: str, job: str) -> list[Header]:
         "timestamp": time_ms,
     }
     own: Any = record.headers() or ()
-    return [*own, *((f"__dlq.errors.{name}", str(fact).encode()) for name, fact in facts.items())]
+    return [*own, *((f"{PREFIX}{name}", str(fact).encode()) for name, fact in facts.items())]
+
+
+def origin_of(letter: Message) -> tuple[bytes, ...] | None:
+    """The place that a letter came from; None for what is no letter.
+
+    One that was put back and died again tells all its past: its last headers are of its last death.
+    """
+    facts = dict(letter.headers() or ())
+    origin = tuple(facts.get(f"{PREFIX}{name}") for name in ("topic", "partition", "offset"))
+    return None if None in origin else origin  # type: ignore[return-value]  # none of them is None
+
+
+def count_letters(read: TopicRead, topic: str) -> int:
+    """How many records of `topic` have become dead letters; one that was written twice is one."""
+    letters = TopicRead(brokers=read.brokers, topics=(f"{topic}{DEAD_SUFFIX}",), client=read.client)
+    try:
+        ranges = batch_ranges(letters)
+    except TopicNotFound:
+        return 0
+    reader = RangeReader(letters)
+    origins = {
+        origin_of(record)
+        for part, within in ranges
+        for records in reader.read(part, within)
+        for record in records
+    }
+    return len(origins - {None})
 
 
 def send_letters(read: TopicRead, records: Sequence[Message], bad: Sequence[Bad]) -> None:
@@ -87,21 +116,10 @@ class DeadLetterOffice:
 
     def _make_topic(self, topic: str) -> None:
         if topic not in self._made:
-            make_topic(self._read, topic, partitions=1, config={"retention.ms": "-1"})
+            forever = {"retention.ms": "-1"}
+            make_topic(self._read.brokers, self._read.client, topic, partitions=1, config=forever)
             self._made.add(topic)
 
     def _on_delivery(self, error: KafkaError | None, _message: Message) -> None:
         if error is not None:
             self._failed.append(error)
-
-
-def make_topic(read: TopicRead, topic: str, *, partitions: int, config: dict[str, str]) -> None:
-    """Make the topic unless it is there."""
-    new = admin_api().NewTopic(topic, partitions, -1, config=config)
-    answers = admin_client(read.brokers, read.client).create_topics([new])
-    try:
-        answers[topic].result(PATIENCE_SECONDS)
-    except KafkaException as error:
-        if code_of(error) != "TOPIC_ALREADY_EXISTS":
-            doing = f"create topic {topic}"
-            raise error_from(error.args[0], doing=doing, brokers=read.brokers) from None

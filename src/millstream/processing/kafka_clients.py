@@ -97,5 +97,24 @@ def admin_client(brokers: str, client: Mapping[str, str]) -> Any:
     return _admins[key]
 
 
+def make_topic(
+    brokers: str,
+    client: Mapping[str, str],
+    topic: str,
+    *,
+    partitions: int,
+    config: Mapping[str, str],
+) -> None:
+    """Make the topic unless it is there."""
+    new = admin_api().NewTopic(topic, partitions, -1, config=dict(config))
+    answers = admin_client(brokers, client).create_topics([new])
+    try:
+        answers[topic].result(PATIENCE_SECONDS)
+    except KafkaException as error:
+        if code_of(error) != "TOPIC_ALREADY_EXISTS":
+            doing = f"create topic {topic}"
+            raise error_from(error.args[0], doing=doing, brokers=brokers) from None
+
+
 def code_of(error: KafkaException) -> str:
     return str(error.args[0].name())

@@ -14,7 +14,6 @@ from confluent_kafka import KafkaException
 
 from millstream.base.errors import Retryable
 from millstream.base.offsets import OffsetRange
-from millstream.processing.dead_letters import make_topic
 from millstream.processing.kafka_clients import (
     PATIENCE_SECONDS,
     TopicNotFound,
@@ -22,6 +21,7 @@ from millstream.processing.kafka_clients import (
     admin_client,
     code_of,
     error_from,
+    make_topic,
 )
 from millstream.processing.offset_plan import Partition
 from millstream.processing.range_reader import RangeReader
@@ -71,7 +71,8 @@ class ReceiptTopic:
         try:
             found = len(self._stable.available()[self.name].partitions)
         except TopicNotFound:
-            make_topic(self._read, self.name, partitions=wanted, config=CONFIG)
+            brokers, client = self._read.brokers, self._read.client
+            make_topic(brokers, client, self.name, partitions=wanted, config=CONFIG)
             return
         if found < wanted:
             self._grow(wanted)

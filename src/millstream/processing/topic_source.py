@@ -172,21 +172,27 @@ def _batches(
     read: TopicRead, schema: pa.Schema, records: list[Message]
 ) -> Iterator[pa.RecordBatch]:
     """The records as one batch; those that cannot be decoded go elsewhere first."""
-    arrays: dict[str, pa.Array] = {}
-    if read.decoder is not None:
-        decoded = read.decoder.decode(values_of(records))
-        if decoded.bad:
-            _set_aside(read, records, decoded.bad)
-        arrays = dict(zip(decoded.batch.schema.names, decoded.batch.columns, strict=True))
-    arrays |= {
+    columns, bad = _columns(read, records)
+    if bad:
+        _set_aside(read, records, bad)
+    arrays = [columns[field.name].cast(field.type) for field in schema]
+    batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
+    good = batch.filter(_good_rows(len(records), bad)) if bad else batch
+    if good.num_rows:
+        yield good
+
+
+def _columns(read: TopicRead, records: list[Message]) -> tuple[dict[str, pa.Array], Sequence[Bad]]:
+    """All columns by name, and the rows whose decoded ones say nothing."""
+    raw = {
         name: column_of(column, records)
         for name, column in zip(read.raw_names, read.raw_columns, strict=True)
     }
-    batch = pa.RecordBatch.from_arrays([arrays[f.name].cast(f.type) for f in schema], schema=schema)
-    if read.decoder is not None and decoded.bad:
-        batch = batch.filter(_good_rows(len(records), decoded.bad))
-    if batch.num_rows:
-        yield batch
+    if read.decoder is None:
+        return raw, ()
+    decoded = read.decoder.decode(values_of(records))
+    typed = dict(zip(decoded.batch.schema.names, decoded.batch.columns, strict=True))
+    return typed | raw, decoded.bad
 
 
 def _set_aside(read: TopicRead, records: list[Message], bad: Sequence[Bad]) -> None:
