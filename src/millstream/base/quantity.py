@@ -14,7 +14,20 @@ DECIMAL_UNITS = {"TB": 10**12, "GB": 10**9, "MB": 10**6, "kB": 10**3}
 DURATION_UNITS = {"d": DAY_MS, "h": HOUR_MS, "m": MINUTE_MS, "s": SECOND_MS, "ms": 1}
 
 SIZE_FACTORS = {name.lower(): factor for name, factor in (SIZE_UNITS | DECIMAL_UNITS).items()}
-DURATION_FACTORS = DURATION_UNITS | {"w": 7 * DAY_MS, "min": MINUTE_MS}
+DURATION_WORDS = {
+    "week": 7 * DAY_MS,
+    "day": DAY_MS,
+    "hour": HOUR_MS,
+    "minute": MINUTE_MS,
+    "second": SECOND_MS,
+    "millisecond": 1,
+}
+DURATION_FACTORS = {
+    **DURATION_UNITS,
+    "w": 7 * DAY_MS, "min": MINUTE_MS,
+    **DURATION_WORDS,
+    **{f"{word}s": factor for word, factor in DURATION_WORDS.items()},
+}
 
 NUMBER_WITH_UNIT = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]+)\s*")
 
@@ -30,7 +43,7 @@ def parse_size(text: str) -> int:
 
 
 def parse_duration_ms(text: str) -> int:
-    """Milliseconds: "7d", "1h 30m", "250ms", or a plain number."""
+    """Milliseconds: "7d", "1h 30m", "10 minutes", "250ms", or a plain number."""
     if re.fullmatch(r"\d+", text.strip()):
         return int(text)
     total, position = 0.0, 0

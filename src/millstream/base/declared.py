@@ -1,0 +1,120 @@
+"""What an application declares of its topics: their schema, their time, what becomes of the late.
+
+Values that every part agrees on: `app.topic(...)` makes them, the source of a job reads by them,
+`app.publish` writes by them. Pure; nothing here knows Spark or a broker.
+"""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from millstream.base.errors import Rejected
+from millstream.base.quantity import DAY_MS, HOUR_MS, SECOND_MS, parse_duration_ms
+from millstream.base.schema import Schema
+
+LatePolicy = Literal["drop", "quarantine", "correct"]
+LATE_POLICIES = ("drop", "quarantine", "correct")
+Encoding = Literal["json", "avro", "protobuf", "raw"]
+ENCODINGS = ("json", "avro", "protobuf", "raw")
+
+LATE_SUFFIX = ".late"
+
+
+class BadDeclaration(Rejected):
+    """A topic, table, job or view that cannot be as it is declared."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventTime:
+    """When events of a topic happened, by their own account, and how far that is believed.
+
+    An event is late when its time is not after the watermark: the greatest event time seen before
+    this batch, less `lateness_ms`. `late` says what becomes of it. With "correct", results are
+    revised for late events as long as their state is kept, `keep_ms`; what comes after that is
+    quarantined. An event more than `ahead_ms_max` ahead of the time of its record is no witness of
+    time: a dead letter. A source that is read to its end and brings nothing for `idle_ms` is idle:
+    its clock is then the wall clock, so that it does not hold back the others; None: it never is.
+    """
+
+    column: str
+    lateness_ms: int = 10 * SECOND_MS
+    late: LatePolicy = "drop"
+    keep_ms: int = 7 * DAY_MS
+    ahead_ms_max: int = HOUR_MS
+    idle_ms: int | None = 10 * SECOND_MS
+
+    def __post_init__(self) -> None:
+        if self.late not in LATE_POLICIES:
+            raise BadDeclaration(f"late={self.late!r}: one of {', '.join(LATE_POLICIES)}")
+        if self.late == "correct" and self.keep_ms < self.lateness_ms:
+            raise BadDeclaration(
+                f"keep ({self.keep_ms} ms) is shorter than lateness ({self.lateness_ms} ms): state "
+                "must be kept at least until an event is late"
+            )
+
+    @property
+    def watermark_delay_ms(self) -> int:
+        """What Spark keeps state for."""
+        return self.keep_ms if self.late == "correct" else self.lateness_ms
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeclaredTopic:
+    """A topic of events, by name. Without a schema its columns are the raw ones of a record."""
+
+    name: str
+    schema: Schema | None = None
+    key: tuple[str, ...] = ()
+    encoding: Encoding = "json"
+    event_time: EventTime | None = None
+    partitions: int | None = None
+    options: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.encoding not in ENCODINGS:
+            raise BadDeclaration(f"encoding={self.encoding!r}: one of {', '.join(ENCODINGS)}")
+        require_fields(self.name, self.schema, self.key, what="key")
+        if self.event_time is not None:
+            require_fields(self.name, self.schema, (self.event_time.column,), what="event_time")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeclaredTable:
+    """A changelog topic, as a table: the last value of each key is its row, a tombstone none.
+
+    `version_time` is the column that says from when on a row holds, for as-of joins.
+    """
+
+    name: str
+    schema: Schema
+    key: tuple[str, ...]
+    encoding: Encoding = "json"
+    version_time: str | None = None
+    partitions: int | None = None
+
+    def __post_init__(self) -> None:
+        if not self.key:
+            raise BadDeclaration(f"table {self.name} has no key: say which columns name a row")
+        require_fields(self.name, self.schema, self.key, what="key")
+        if self.version_time is not None:
+            require_fields(self.name, self.schema, (self.version_time,), what="version_time")
+
+
+def require_fields(name: str, schema: Schema | None, wanted: tuple[str, ...], *, what: str) -> None:
+    for column in wanted:
+        if schema is None:
+            raise BadDeclaration(f"{name}: {what}={column!r} needs a schema that has it")
+        if schema.field(column) is None:
+            known = ", ".join(one.name for one in schema)
+            raise BadDeclaration(f"{name}: {what}={column!r} is no field of it ({known})")
+
+
+def duration_ms(given: str | int | float, *, what: str) -> int:
+    """A duration as an application writes it: "10 minutes", "250ms", or seconds as a number."""
+    if isinstance(given, int | float):
+        return round(given * SECOND_MS)
+    try:
+        return parse_duration_ms(given)
+    except ValueError:
+        raise BadDeclaration(
+            f"{what}={given!r} is not a duration: write it as '10 minutes', '90s' or '250ms'"
+        ) from None
