@@ -24,7 +24,8 @@ DURATION_WORDS = {
 }
 DURATION_FACTORS = {
     **DURATION_UNITS,
-    "w": 7 * DAY_MS, "min": MINUTE_MS,
+    "w": 7 * DAY_MS,
+    "min": MINUTE_MS,
     **DURATION_WORDS,
     **{f"{word}s": factor for word, factor in DURATION_WORDS.items()},
 }

@@ -1,0 +1,61 @@
+"""Where packages meet that do not know one another: what one asks, and another gives.
+
+Jobs (processing/) write views (views/) through `ViewWriter`; app.py hands the one to the other.
+Values and protocols only.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from millstream.base.errors import Rejected
+from millstream.base.schema import Schema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+# The next offset to read, by topic and partition.
+Positions = Mapping[str, Mapping[int, int]]
+
+
+class Fenced(Rejected):
+    def __init__(self, *, job: str, epoch: int, claimed: int) -> None:
+        super().__init__(
+            f"job {job}: a newer run of it has started (epoch {claimed}, this one has {epoch}). "
+            "This one stops; nothing of it was written since"
+        )
+        self.job, self.epoch, self.claimed = job, epoch, claimed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchReceipt:
+    """One batch of a job, to be kept with what the batch changed: whose repeat is a no-op.
+
+    `query` is Spark's name for a checkpoint: one that starts over counts its batches from 0 again.
+    `positions` are where the job has read to with this batch.
+    """
+
+    job: str
+    epoch: int
+    query: str
+    batch: int
+    positions: Positions = field(default_factory=dict)
+
+
+class ViewWriter(Protocol):
+    """A view as its job writes it. Rows and receipt are durable together, or not at all."""
+
+    def claim(self, job: str, columns: Schema) -> int:
+        """Make the view fit these columns; a new epoch for the job, which fences earlier runs."""
+
+    def write(self, receipt: BatchReceipt, changes: "pa.Table") -> bool:
+        """Apply the changes of a batch; False if they were applied before.
+
+        Rows with a column `_change` say what they do (base/changes.py); without it all are
+        upserts. `_order` says which change of a key is the last, if the order of rows does not.
+        """
+
+    def serve(self) -> None:
+        """Show what was written to readers, in place of an older generation of the view."""
+
+    def close(self) -> None: ...
