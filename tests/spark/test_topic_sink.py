@@ -10,19 +10,19 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's users call it
 from pyspark.sql.streaming.query import StreamingQuery
 
-from millstream.processing.range_reader import RangeReader
-from millstream.processing.receipts import Writer
-from millstream.processing.row_transaction import AttemptFenced, Row
-from millstream.processing.stream_planner import batch_ranges
-from millstream.processing.topic_read import TopicRead
-from millstream.processing.topic_sink import (
+from millstream.processing.reading.range_reader import RangeReader
+from millstream.processing.reading.stream_planner import batch_ranges
+from millstream.processing.reading.topic_read import TopicRead
+from millstream.processing.reading.topic_source import read_topics, stream_topics
+from millstream.processing.writing.receipts import Writer
+from millstream.processing.writing.row_transaction import AttemptFenced, Row
+from millstream.processing.writing.topic_sink import (
     TASKS_EXPECTED,
     claim_epoch,
     stream_into_topic,
     write_once,
 )
-from millstream.processing.topic_source import read_topics, stream_topics
-from millstream.processing.topic_write import TopicWrite
+from millstream.processing.writing.topic_write import TopicWrite
 from tests.clients.steps import Sent, create_topic, produce, unique_name
 from tests.spark.steps import WITHIN_S, error_of, numbered, values_in
 from tests.support.waiting import eventually

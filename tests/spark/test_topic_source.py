@@ -15,9 +15,9 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not re-expo
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's users call it
 
-from millstream.processing.dead_letters import count_letters
-from millstream.processing.topic_read import TopicRead
-from millstream.processing.topic_source import read_topics, stream_topics
+from millstream.processing.reading.dead_letters import count_letters
+from millstream.processing.reading.topic_read import TopicRead
+from millstream.processing.reading.topic_source import read_topics, stream_topics
 from millstream.values.decoder import Bad, Decoded
 from millstream.values.json_decoder import JsonDecoder
 from tests.clients.steps import Sent, create_topic, produce, read, unique_name

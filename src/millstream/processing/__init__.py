@@ -1,10 +1,13 @@
-"""Stream processing on Spark: topics as DataFrames, in Arrow, and DataFrames back into topics.
+"""Stream processing on Spark: topics as frames, functions of them as jobs, and back into topics.
 
-    session.py, java.py     a quiet SparkSession with defaults for one machine
-    topic_source.py         topics as batch and streaming DataFrames (the adapter to Spark)
-    topic_sink.py           exactly once into topics (the adapter to Spark)
+    session.py, java.py   a quiet SparkSession with defaults for one machine
+    reading/              topics and tables as frames, in Arrow, judged by their time
+    operators/            windows, joins, changelogs, clocks
+    jobs/                 functions with a name, a checkpoint and an epoch; run, watched, restarted
+    writing/              into topics and views, exactly once
+    state/                what jobs remember
+    steps/                scripts that try a job, for tests
 
-What is read next, what counts as lost and what was written already is decided in pure files:
-`places.py`, `offset_plan.py`, `receipts.py`. They know no Spark, no broker and no clock.
-`pyspark` is imported in this package only.
+Decisions are made in pure files, which know no Spark, no broker and no clock. `pyspark` is imported
+in this package only.
 """

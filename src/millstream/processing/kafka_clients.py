@@ -6,6 +6,7 @@ its broker.
 
 import difflib
 import logging
+import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
@@ -17,8 +18,21 @@ T = TypeVar("T")
 
 # A broker that was killed and has much to check is back within this.
 PATIENCE_SECONDS = 60.0
+PAUSE_SECONDS = 0.2
 TIMEOUTS = ("_TIMED_OUT", "_TIMED_OUT_QUEUE", "_MSG_TIMED_OUT", "REQUEST_TIMED_OUT")
 UNREACHABLE = ("_TRANSPORT", "_ALL_BROKERS_DOWN", "_RESOLVE")
+# A broker that has just started: it leads nothing yet, or has not read its state.
+NOT_READY = (
+    "_NOENT",
+    "_WAIT_COORD",
+    "LEADER_NOT_AVAILABLE",
+    "NOT_LEADER_FOR_PARTITION",
+    "NOT_COORDINATOR",
+    "NOT_CONTROLLER",
+    "COORDINATOR_NOT_AVAILABLE",
+    "COORDINATOR_LOAD_IN_PROGRESS",
+    "CONCURRENT_TRANSACTIONS",
+)
 NO_SUCH_TOPIC = ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION")
 FENCED = ("_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH")
 
@@ -32,6 +46,14 @@ class BrokerNotReached(Retryable):
             "correct the address"
         )
         self.brokers, self.doing = brokers, doing
+
+
+class BrokerNotReady(Retryable):
+    def __init__(self, *, brokers: str, doing: str, code: str) -> None:
+        super().__init__(
+            f"Cannot {doing}: the broker at {brokers} is not ready for it yet ({code})"
+        )
+        self.brokers, self.doing, self.code = brokers, doing, code
 
 
 class RefusedByBroker(Rejected):
@@ -63,6 +85,9 @@ def client_config(brokers: str, client: Mapping[str, str]) -> dict[str, Any]:
         "error_cb": lambda _error: None,
         # A broker that restarts is found again soon.
         "reconnect.backoff.max.ms": 1_000,
+        # With its default, librdkafka 2.16 forgets its brokers when all are away, and a call that
+        # waits for one of them may wait for ever. A job that fails is started with new clients.
+        "metadata.recovery.strategy": "none",
         **client,
     }
 
@@ -71,6 +96,8 @@ def error_from(error: KafkaError, *, doing: str, brokers: str) -> MillstreamErro
     code = error.name()
     if code in UNREACHABLE or code in TIMEOUTS:
         return BrokerNotReached(brokers=brokers, doing=doing)
+    if code in NOT_READY:
+        return BrokerNotReady(brokers=brokers, doing=doing, code=code)
     return RefusedByBroker(doing=doing, code=code, reason=error.str() or code)
 
 
@@ -80,6 +107,28 @@ def translated(call: Callable[[], T], *, doing: str, brokers: str) -> T:
         return call()
     except KafkaException as error:
         raise error_from(error.args[0], doing=doing, brokers=brokers) from None
+    except TimeoutError:  # of a future
+        raise BrokerNotReached(brokers=brokers, doing=doing) from None
+
+
+def answer_in(future: Any, *, doing: str, brokers: str) -> Any:
+    """What the broker answers, or its KafkaException; no answer is an error of ours."""
+    try:
+        return future.result(PATIENCE_SECONDS)
+    except TimeoutError:
+        raise BrokerNotReached(brokers=brokers, doing=doing) from None
+
+
+def patiently(ask: Callable[[], T]) -> T:
+    """Ask again while no broker answers: what was asked when it went away fails at once."""
+    until = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        try:
+            return ask()
+        except (BrokerNotReached, BrokerNotReady):
+            if time.monotonic() > until:
+                raise
+            time.sleep(PAUSE_SECONDS)
 
 
 def admin_api() -> Any:
@@ -108,11 +157,11 @@ def make_topic(
     """Make the topic unless it is there."""
     new = admin_api().NewTopic(topic, partitions, -1, config=dict(config))
     answers = admin_client(brokers, client).create_topics([new])
+    doing = f"create topic {topic}"
     try:
-        answers[topic].result(PATIENCE_SECONDS)
+        answer_in(answers[topic], doing=doing, brokers=brokers)
     except KafkaException as error:
         if code_of(error) != "TOPIC_ALREADY_EXISTS":
-            doing = f"create topic {topic}"
             raise error_from(error.args[0], doing=doing, brokers=brokers) from None
 
 

@@ -19,8 +19,8 @@ from millstream.processing.kafka_clients import (
     error_from,
     translated,
 )
-from millstream.processing.offset_plan import DataLost, Partition
-from millstream.processing.topic_read import TopicRead
+from millstream.processing.reading.offset_plan import DataLost, Partition
+from millstream.processing.reading.topic_read import TopicRead
 
 POLL_SECONDS = 0.02
 POLL_RECORDS_MAX = 10_000

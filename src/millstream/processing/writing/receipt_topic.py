@@ -15,20 +15,20 @@ from confluent_kafka import KafkaException
 from millstream.base.errors import Retryable
 from millstream.base.offsets import OffsetRange
 from millstream.processing.kafka_clients import (
-    PATIENCE_SECONDS,
     TopicNotFound,
     admin_api,
     admin_client,
+    answer_in,
     code_of,
     error_from,
     make_topic,
 )
-from millstream.processing.offset_plan import Partition
-from millstream.processing.range_reader import RangeReader
-from millstream.processing.receipts import Claim, Receipt, decode_claim, decode_receipt
-from millstream.processing.topic_offsets import TopicOffsets
-from millstream.processing.topic_read import TopicRead
-from millstream.processing.topic_write import TopicWrite
+from millstream.processing.reading.offset_plan import Partition
+from millstream.processing.reading.range_reader import RangeReader
+from millstream.processing.reading.topic_offsets import TopicOffsets
+from millstream.processing.reading.topic_read import TopicRead
+from millstream.processing.writing.receipts import Claim, Receipt, decode_claim, decode_receipt
+from millstream.processing.writing.topic_write import TopicWrite
 
 CLAIMS = 0
 FIRST_TASK = 1
@@ -89,11 +89,11 @@ class ReceiptTopic:
         grown = admin_api().NewPartitions(self.name, wanted)
         admin = admin_client(self._read.brokers, self._read.client)
         answers = admin.create_partitions([grown])
+        doing = f"add partitions to {self.name}"
         try:
-            answers[self.name].result(PATIENCE_SECONDS)
+            answer_in(answers[self.name], doing=doing, brokers=self._read.brokers)
         except KafkaException as error:
             if code_of(error) != "INVALID_PARTITIONS":  # another task was quicker
-                doing = f"add partitions to {self.name}"
                 raise error_from(error.args[0], doing=doing, brokers=self._read.brokers) from None
 
     def _last_value(self, number: int) -> bytes | None:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_NOT_AVAILABLE
 
-from millstream.processing.record_columns import COLUMNS, RAW_TYPES, column_of
+from millstream.processing.reading.record_columns import COLUMNS, RAW_TYPES, column_of
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from millstream.base.errors import Rejected
-from millstream.processing.topic_read import CLIENT_PREFIX
+from millstream.processing.reading.topic_read import CLIENT_PREFIX
 
 # As for a name of a topic: it becomes part of one.
 JOB_NAME = re.compile(r"[a-zA-Z0-9._-]{1,200}")

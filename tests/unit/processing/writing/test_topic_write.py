@@ -2,7 +2,7 @@
 
 import pytest
 
-from millstream.processing.topic_write import (
+from millstream.processing.writing.topic_write import (
     BadWrite,
     TopicWrite,
     options_of,

@@ -9,25 +9,32 @@ from typing import Any
 
 from confluent_kafka import IsolationLevel, KafkaException, TopicCollection, TopicPartition
 
+from millstream.base.declared import LATE_SUFFIX
 from millstream.base.errors import Rejected
 from millstream.base.offsets import OffsetRange
 from millstream.processing.kafka_clients import (
     NO_SUCH_TOPIC,
     PATIENCE_SECONDS,
+    BrokerNotReached,
     TopicNotFound,
     admin_api,
     admin_client,
+    answer_in,
     code_of,
     error_from,
+    patiently,
     translated,
 )
-from millstream.processing.offset_plan import Available, AvailableTopic, Partition
-from millstream.processing.places import AtOffsets, AtTime, Earliest, Latest, Place
-from millstream.processing.topic_read import TopicRead
+from millstream.processing.reading.offset_plan import Available, AvailableTopic, Partition
+from millstream.processing.reading.places import AtOffsets, AtTime, Earliest, Latest, Place
+from millstream.processing.reading.topic_read import TopicRead
 
-# A pattern means an application's topics: not the broker's, nor letters that nobody could read.
+# A pattern means an application's topics: not the broker's, nor letters that nobody could read,
+# nor what came too late.
 INTERNAL_PREFIX = "_"
 DEAD_SUFFIX = ".dead"
+# What a broker answers to a time after its last record.
+NO_RECORD_SO_LATE = -1
 
 
 class OffsetNotThere(Rejected):
@@ -61,6 +68,9 @@ class TopicOffsets:
 
         A range ends at the last stable offset for who reads committed records only.
         """
+        return patiently(self._available)
+
+    def _available(self) -> Available:
         topics = self._topics()
         parts = _parts(topics)
         starts, ends = self._offsets(parts, Earliest()), self._offsets(parts, Latest())
@@ -92,7 +102,7 @@ class TopicOffsets:
             case Latest():
                 return {part: within.end for part, within in ranges.items()}
             case AtTime():
-                found = self._offsets(ranges, place)
+                found = patiently(lambda: self._offsets(ranges, place))
                 return {part: _at_time(found[part], within) for part, within in ranges.items()}
             case AtOffsets():
                 others = self.offsets_at(unnamed, available, option=option, unnamed=unnamed)
@@ -121,12 +131,12 @@ class TopicOffsets:
         return {name: self._described(name, answer) for name, answer in sorted(answers.items())}
 
     def _described(self, name: str, answer: Any) -> tuple[str, list[int]]:
+        doing = f"describe topic {name}"
         try:
-            found = answer.result(PATIENCE_SECONDS)
+            found = answer_in(answer, doing=doing, brokers=self._read.brokers)
         except KafkaException as error:
             if code_of(error) in NO_SUCH_TOPIC:
                 raise TopicNotFound(topic=name, known=self._names()) from None
-            doing = f"describe topic {name}"
             raise error_from(error.args[0], doing=doing, brokers=self._read.brokers) from None
         return str(found.topic_id), sorted(part.id for part in found.partitions)
 
@@ -140,7 +150,7 @@ class TopicOffsets:
             for name in self._names()
             if pattern.fullmatch(name)
             and not name.startswith(INTERNAL_PREFIX)
-            and not name.endswith(DEAD_SUFFIX)
+            and not name.endswith((DEAD_SUFFIX, LATE_SUFFIX))
         ]
 
     def _names(self) -> list[str]:
@@ -158,12 +168,16 @@ class TopicOffsets:
             isolation = IsolationLevel.READ_COMMITTED
         answers = self._admin.list_offsets(wanted, isolation_level=isolation)
         return {
-            Partition(asked.topic, asked.partition): self._asked(
-                lambda answer=answer: answer.result(PATIENCE_SECONDS).offset,
-                f"list the offsets of {asked.topic}",
-            )
+            Partition(asked.topic, asked.partition): self._offset_in(answer, asked.topic)
             for asked, answer in answers.items()
         }
+
+    def _offset_in(self, answer: Any, topic: str) -> int:
+        doing = f"list the offsets of {topic}"
+        offset: int = self._asked(lambda: answer.result(PATIENCE_SECONDS).offset, doing)
+        if is_unknown(offset):
+            raise BrokerNotReached(brokers=self._read.brokers, doing=doing)
+        return offset
 
     def _asked(self, call: Any, doing: str) -> Any:
         return translated(call, doing=doing, brokers=self._read.brokers)
@@ -173,8 +187,12 @@ def _parts(topics: Ids) -> list[Partition]:
     return [Partition(topic, n) for topic, (_, numbers) in topics.items() for n in numbers]
 
 
+def is_unknown(offset: int) -> bool:
+    """librdkafka answers so, and without an error, for a broker that was just restarted."""
+    return offset < NO_RECORD_SO_LATE
+
+
 def _at_time(found: int, within: OffsetRange) -> int:
-    """A broker answers -1 when no record is that late."""
     return within.end if found < 0 else max(within.start, min(found, within.end))
 
 

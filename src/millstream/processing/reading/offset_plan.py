@@ -3,7 +3,8 @@
 A position is how far a stream has come in every partition of every topic. Spark keeps it in the
 job's checkpoint, so its JSON is a format (docs/formats/stream_positions.md). A partition that a
 position does not name is new: the stream owes it from offset 0. A topic of another id is another
-topic, whatever its name. Nothing here asks a broker (`topic_offsets.py`) or reads a record.
+topic, whatever its name. A source that was idle has its clock beside its topics. Nothing here asks
+a broker (`topic_offsets.py`) or reads a record.
 """
 
 from collections.abc import Iterator, Mapping
@@ -66,14 +67,26 @@ class NotAPosition(Corrupt):
         self.found = found
 
 
-def position_json(position: Position) -> dict[str, Any]:
-    return {
+# No topic can have this name: what an idle source last told the time.
+CLOCK = "@clock"
+
+
+def position_json(position: Position, *, clock_ms: int | None = None) -> dict[str, Any]:
+    clock = {} if clock_ms is None else {CLOCK: clock_ms}
+    return clock | {
         topic: {
             "id": at.topic_id,
             "offsets": {str(number): offset for number, offset in sorted(at.offsets.items())},
         }
         for topic, at in sorted(position.items())
     }
+
+
+def clock_in(found: Mapping[str, Any]) -> int | None:
+    clock = found.get(CLOCK)
+    if clock is not None and not isinstance(clock, int):
+        raise NotAPosition(found=found)
+    return clock
 
 
 def position_from(found: Mapping[str, Any]) -> Position:
@@ -84,6 +97,7 @@ def position_from(found: Mapping[str, Any]) -> Position:
                 offsets={int(number): int(offset) for number, offset in at["offsets"].items()},
             )
             for topic, at in found.items()
+            if topic != CLOCK
         }
     except (AttributeError, KeyError, TypeError, ValueError):
         raise NotAPosition(found=found) from None

@@ -20,10 +20,10 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, Writ
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 from pyspark.sql.types import StructType
 
-from millstream.processing.receipt_topic import CLAIMS, FIRST_TASK, ReceiptTopic
-from millstream.processing.receipts import Claim, Receipt, Writer, encode, must_write
-from millstream.processing.row_transaction import Row, RowTransaction
-from millstream.processing.topic_write import (
+from millstream.processing.writing.receipt_topic import CLAIMS, FIRST_TASK, ReceiptTopic
+from millstream.processing.writing.receipts import Claim, Receipt, Writer, encode, must_write
+from millstream.processing.writing.row_transaction import AttemptFenced, Row, RowTransaction
+from millstream.processing.writing.topic_write import (
     BadWrite,
     TopicWrite,
     options_of,
@@ -121,10 +121,18 @@ def write_once(write: TopicWrite, writer: Writer, first: Row, rows: Iterator[Row
         count = transaction.send([first]) + transaction.send(rows)
         transaction.send([_receipt_row(receipts, writer, count)])
         transaction.commit()
+    except AttemptFenced:
+        _require_newest(writer, receipts.last_claim())
+        raise
     except BaseException:
         transaction.abort()
         raise
     return count
+
+
+def _require_newest(writer: Writer, claim: Claim | None) -> None:
+    """Who was fenced by a newer run is a zombie, and must not try again."""
+    must_write(writer, claim=claim, receipt=None)
 
 
 def _receipt_row(receipts: ReceiptTopic, writer: Writer, rows: int) -> Row:

@@ -7,12 +7,11 @@ per task, which reads its range (`range_reader.py`) and decodes it. camelCase is
     stream_topics(session, TopicRead(...), name="orders")
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-from confluent_kafka import Message
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import (
     DataSource,
@@ -30,27 +29,23 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from millstream.base.errors import Rejected
 from millstream.base.offsets import OffsetRange
-from millstream.processing.dead_letters import send_letters
-from millstream.processing.offset_plan import Partition, position_from, ranges_between, split
-from millstream.processing.range_reader import RangeReader
-from millstream.processing.record_columns import RAW_TYPES, column_of, values_of
-from millstream.processing.stream_planner import BatchLimits, StreamPlanner, batch_ranges
-from millstream.processing.topic_read import TopicRead, options_of, read_from
-from millstream.values.decoder import Bad
+from millstream.processing.reading.heartbeats import beat_row
+from millstream.processing.reading.late_events import LateEvents
+from millstream.processing.reading.offset_log import watermark_ms_of
+from millstream.processing.reading.offset_plan import (
+    Partition,
+    clock_in,
+    position_from,
+    ranges_between,
+    split,
+)
+from millstream.processing.reading.range_reader import RangeReader
+from millstream.processing.reading.record_rows import arrow_schema, rows_of
+from millstream.processing.reading.stream_planner import BatchLimits, StreamPlanner, batch_ranges
+from millstream.processing.reading.topic_read import TopicRead, options_of, read_from
 
 FORMAT = "millstream_topic"
-
-
-class ValueNotDecoded(Rejected):
-    def __init__(self, *, record: Message, reason: str, bad: int) -> None:
-        place = f"{Partition(record.topic() or '', record.partition() or 0)}"
-        super().__init__(
-            f"{place}: the value at offset {record.offset()} cannot be decoded: {reason} ({bad} "
-            "such in this batch). To go on, set on_bad to dead: it goes to the topic's dead letters"
-        )
-        self.reason = reason
 
 
 def read_topics(session: SparkSession, read: TopicRead) -> DataFrame:
@@ -81,18 +76,20 @@ class TopicSource(DataSource):
         return StreamReader(read_from(self.options), schema)
 
 
-def arrow_schema(read: TopicRead) -> pa.Schema:
-    decoded = list(read.decoder.arrow_schema) if read.decoder else []
-    raw = zip(read.raw_names, read.raw_columns, strict=True)
-    return pa.schema(decoded + [pa.field(name, RAW_TYPES[column]) for name, column in raw])
-
-
 @dataclass
 class TopicRange(InputPartition):
     """What one task reads."""
 
     part: Partition
     within: OffsetRange
+    watermark_ms: int | None = None
+
+
+@dataclass
+class Heartbeat(InputPartition):
+    """One row that tells the time of an idle source."""
+
+    clock_ms: int
 
 
 class BatchReader(DataSourceReader):
@@ -151,9 +148,18 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._planner.stop_at_what_is_there_now()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        return [
-            TopicRange(*found) for found in ranges_between(position_from(start), position_from(end))
-        ]
+        ranges = [*ranges_between(position_from(start), position_from(end))]
+        watermark_ms = self._watermark_ms(end) if ranges else None
+        tasks: list[InputPartition] = [TopicRange(*found, watermark_ms) for found in ranges]
+        clock_ms = clock_in(end)
+        if clock_ms is not None and clock_ms != clock_in(start):
+            tasks.append(Heartbeat(clock_ms))
+        return tasks
+
+    def _watermark_ms(self, end: dict[str, Any]) -> int | None:
+        if self._read.event_time is None or not self._read.checkpoint:
+            return None
+        return watermark_ms_of(self._read.checkpoint, end)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return read_range(self._read, self._schema, partition)
@@ -162,46 +168,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 def read_range(
     read: TopicRead, schema: StructType, partition: InputPartition
 ) -> Iterator[pa.RecordBatch]:
-    if isinstance(partition, TopicRange):
-        columns = to_arrow_schema(schema, timezone="UTC")
-        for records in RangeReader(read).read(partition.part, partition.within):
-            yield from _batches(read, columns, records)
-
-
-def _batches(
-    read: TopicRead, schema: pa.Schema, records: list[Message]
-) -> Iterator[pa.RecordBatch]:
-    """The records as one batch; those that cannot be decoded go elsewhere first."""
-    columns, bad = _columns(read, records)
-    if bad:
-        _set_aside(read, records, bad)
-    arrays = [columns[field.name].cast(field.type) for field in schema]
-    batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
-    good = batch.filter(_good_rows(len(records), bad)) if bad else batch
-    if good.num_rows:
-        yield good
-
-
-def _columns(read: TopicRead, records: list[Message]) -> tuple[dict[str, pa.Array], Sequence[Bad]]:
-    """All columns by name, and the rows whose decoded ones say nothing."""
-    raw = {
-        name: column_of(column, records)
-        for name, column in zip(read.raw_names, read.raw_columns, strict=True)
-    }
-    if read.decoder is None:
-        return raw, ()
-    decoded = read.decoder.decode(values_of(records))
-    typed = dict(zip(decoded.batch.schema.names, decoded.batch.columns, strict=True))
-    return typed | raw, decoded.bad
-
-
-def _set_aside(read: TopicRead, records: list[Message], bad: Sequence[Bad]) -> None:
-    if read.on_bad == "fail":
-        first = bad[0]
-        raise ValueNotDecoded(record=records[first.row], reason=first.reason, bad=len(bad))
-    send_letters(read, records, bad)
-
-
-def _good_rows(count: int, bad: Sequence[Bad]) -> pa.BooleanArray:
-    rows = {letter.row for letter in bad}
-    return pa.array([row not in rows for row in range(count)])
+    columns = to_arrow_schema(schema, timezone="UTC")
+    match partition:
+        case TopicRange(part, within, watermark_ms):
+            late = LateEvents(read, part, within, watermark_ms=watermark_ms)
+            for records in RangeReader(read).read(part, within):
+                yield from rows_of(read, columns, records, late)
+            late.count()
+        case Heartbeat(clock_ms) if read.event_time is not None:
+            yield beat_row(columns, read.event_time.column, clock_ms)

@@ -8,14 +8,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from millstream.base.clock import Clock, system_clock
 from millstream.base.offsets import OffsetRange
-from millstream.processing.offset_plan import (
+from millstream.processing.reading.heartbeats import IdleClock
+from millstream.processing.reading.offset_plan import (
     Available,
     DataLost,
     Partition,
     Ranges,
     admit,
     advance,
+    clock_in,
     ends_of,
     losses_of,
     position_at,
@@ -26,10 +29,10 @@ from millstream.processing.offset_plan import (
     unread,
     up_to,
 )
-from millstream.processing.places import AtOffsets, Earliest, Latest
-from millstream.processing.range_reader import RangeReader
-from millstream.processing.topic_offsets import TopicOffsets
-from millstream.processing.topic_read import TopicRead
+from millstream.processing.reading.places import AtOffsets, Earliest, Latest
+from millstream.processing.reading.range_reader import RangeReader
+from millstream.processing.reading.topic_offsets import TopicOffsets
+from millstream.processing.reading.topic_read import TopicRead
 
 SAMPLE_RECORDS_MAX = 200
 
@@ -58,8 +61,10 @@ def batch_ranges(read: TopicRead) -> list[tuple[Partition, OffsetRange]]:
 class StreamPlanner:
     """What a stream reads next. `_target` is where a run over what is there now ends."""
 
-    def __init__(self, read: TopicRead) -> None:
+    def __init__(self, read: TopicRead, *, clock: Clock = system_clock) -> None:
         self._read = read
+        self._clock = clock
+        self._idle = IdleClock(_idle_ms(read), now_ms=clock())
         self._offsets = TopicOffsets(read)
         self._seen: Available = {}
         self._target: Available | None = None
@@ -87,7 +92,14 @@ class StreamPlanner:
             raise DataLost(losses=losses)
         backlog = up_to(self._ends(there), unread(position, there))
         admitted = admit(backlog, records_max=self._records_max(backlog, limits))
-        return position_json(advance(position, there, admitted))
+        clock_ms = self._clock_after(clock_in(start), came=bool(admitted))
+        return position_json(advance(position, there, admitted), clock_ms=clock_ms)
+
+    def _clock_after(self, told_ms: int | None, *, came: bool) -> int | None:
+        """A run over what is there now ends: it waits for nobody, and tells no time."""
+        if self._target is not None:
+            return told_ms
+        return self._idle.tell(told_ms, now_ms=self._clock(), came=came)
 
     def _ends(self, there: Available) -> Mapping[Partition, int]:
         """How far the stream goes, if not to the end: up to a time or offset, be it yet to come."""
@@ -125,6 +137,10 @@ class StreamPlanner:
             for record in records
         ]
         return sum(sizes) / len(sizes) if sizes else 0.0
+
+
+def _idle_ms(read: TopicRead) -> int | None:
+    return read.event_time.idle_ms if read.event_time and read.beats else None
 
 
 def _or(offset: int | None, otherwise: int) -> int:

@@ -4,8 +4,9 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
+from millstream.base.declared import EventTime
 from millstream.base.errors import Rejected
-from millstream.processing.places import (
+from millstream.processing.reading.places import (
     AtOffsets,
     AtTime,
     BadPlace,
@@ -14,7 +15,7 @@ from millstream.processing.places import (
     parse_place,
     place_text,
 )
-from millstream.processing.topic_read import BadReadOption, TopicRead, options_of, read_from
+from millstream.processing.reading.topic_read import BadReadOption, TopicRead, options_of, read_from
 
 NOON_MS = round(datetime(2026, 7, 1, 12, tzinfo=UTC).timestamp() * 1000)
 
@@ -65,6 +66,12 @@ def test_a_read_survives_its_options() -> None:
         on_loss="skip",
         on_bad="fail",
         job="totals",
+        table_key=("id", "odd, name"),
+        event_time=EventTime(column="at", late="correct", idle_ms=None),
+        beats=True,
+        checkpoint="file:///tmp/a",
+        run="r1",
+        source="orders",
         client={"security.protocol": "ssl"},
     )
     assert read_from(options_of(read)) == read
@@ -89,6 +96,9 @@ def test_options_are_few_for_who_needs_few() -> None:
         {"brokers": "h:1", "topics": "a", "columns": "key,colour"},
         {"brokers": "h:1", "topics": "a", "on_loss": "shrug"},
         {"brokers": "h:1", "topics": "a", "starting": "soon"},
+        {"brokers": "h:1", "topics": "a", "event_time": "at"},
+        {"brokers": "h:1", "topics": "a", "event_time": '{"of": "at"}'},
+        {"brokers": "h:1", "topics": "a", "event_time": '{"column": "at", "late": "never"}'},
     ],
 )
 def test_an_option_that_cannot_work_is_refused_at_once(options: dict[str, str]) -> None:

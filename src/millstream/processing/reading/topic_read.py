@@ -1,14 +1,16 @@
 """What to read of which topics, and how: as a value, and as the text options that Spark carries."""
 
 import base64
+import json
 import pickle
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any
 
+from millstream.base.declared import EventTime
 from millstream.base.errors import Rejected
-from millstream.processing.places import Place, parse_place, place_text
+from millstream.processing.reading.places import Place, parse_place, place_text
 from millstream.values.decoder import Decoder
 
 RAW_COLUMNS = ("key", "value", "headers", "topic", "partition", "offset", "timestamp")
@@ -35,6 +37,11 @@ class TopicRead:
     counted by their offsets, and weighed by a sample. `tasks_min` splits large partitions of a
     batch read. `on_loss` "skip" goes on where retention or a deletion has left off; `on_bad` "dead"
     sends a value that cannot be decoded to `<topic>.dead`, "fail" stops.
+
+    `table_key` makes changes of a table of the records (`table_rows.py`). `event_time` has every
+    row judged by its time (`lateness.py`), against the watermark that the stream's `checkpoint`
+    tells; `beats` adds the column `_beat`, and rows that only tell the time. `job`, `run` (of that
+    checkpoint) and `source` (of that job) name what was counted.
     """
 
     brokers: str
@@ -51,6 +58,12 @@ class TopicRead:
     on_loss: str = "fail"
     on_bad: str = "dead"
     job: str = ""
+    table_key: tuple[str, ...] = ()
+    event_time: EventTime | None = None
+    beats: bool = False
+    checkpoint: str = ""
+    run: str = ""
+    source: str = ""
     client: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -119,11 +132,23 @@ def _unpickled(text: str) -> Any:
     return pickle.loads(base64.b64decode(text))
 
 
+def _event_time_text(event_time: EventTime) -> str:
+    return json.dumps(asdict(event_time))
+
+
+def _event_time_from(text: str) -> EventTime:
+    try:
+        return EventTime(**json.loads(text))
+    except TypeError:
+        raise ValueError(text) from None
+
+
 # How each option is written into text, and read back.
 Codec = tuple[Callable[[Any], str], Callable[[str], Any]]
 TEXT: Codec = (str, str)
 NUMBER: Codec = (str, int)
 NAMES: Codec = (",".join, _names)
+TRUTH: Codec = (lambda truth: str(truth).lower(), _truth)
 PLACE: Codec = (place_text, str)
 OPTIONS: Mapping[str, Codec] = {
     "brokers": TEXT,
@@ -131,7 +156,7 @@ OPTIONS: Mapping[str, Codec] = {
     "pattern": TEXT,
     "starting": PLACE,
     "ending": PLACE,
-    "read_committed": (lambda truth: str(truth).lower(), _truth),
+    "read_committed": TRUTH,
     "records_max": NUMBER,
     "bytes_max": NUMBER,
     "tasks_min": NUMBER,
@@ -140,6 +165,12 @@ OPTIONS: Mapping[str, Codec] = {
     "on_loss": TEXT,
     "on_bad": TEXT,
     "job": TEXT,
+    "table_key": (json.dumps, lambda text: tuple(json.loads(text))),  # any name, commas too
+    "event_time": (_event_time_text, _event_time_from),
+    "beats": TRUTH,
+    "checkpoint": TEXT,
+    "run": TEXT,
+    "source": TEXT,
 }
 
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from millstream.processing.receipts import (
+from millstream.processing.writing.receipts import (
     BadReceipt,
     Claim,
     Fenced,

@@ -3,7 +3,7 @@
 import pytest
 
 from millstream.base.offsets import OffsetRange
-from millstream.processing.offset_plan import (
+from millstream.processing.reading.offset_plan import (
     Available,
     AvailableTopic,
     NotAPosition,
@@ -12,6 +12,7 @@ from millstream.processing.offset_plan import (
     TopicPosition,
     admit,
     advance,
+    clock_in,
     losses_of,
     position_from,
     position_json,
@@ -166,3 +167,16 @@ def test_split_ranges_are_the_same_offsets_in_more_tasks(tasks_min: int) -> None
     assert [(p, o) for p, w in pieces for o in range(w.start, w.end)] == [
         (p, o) for p, w in whole for o in range(w.start, w.end)
     ]
+
+
+def test_the_clock_of_an_idle_source_is_beside_its_topics() -> None:
+    position = {"orders": TopicPosition(topic_id="a", offsets={0: 5})}
+    told = position_json(position, clock_ms=17)
+    assert told == {"@clock": 17, "orders": {"id": "a", "offsets": {"0": 5}}}
+    assert (position_from(told), clock_in(told)) == (position, 17)
+    assert clock_in(position_json(position)) is None
+
+
+def test_a_clock_that_is_no_number_is_no_position() -> None:
+    with pytest.raises(NotAPosition):
+        clock_in({"@clock": "noon"})

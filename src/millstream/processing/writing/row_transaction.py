@@ -16,7 +16,7 @@ from millstream.processing.kafka_clients import (
     code_of,
     error_from,
 )
-from millstream.processing.topic_write import TopicWrite
+from millstream.processing.writing.topic_write import TopicWrite
 
 # A batch may take long to compute while its first rows are sent. Brokers allow 15 minutes.
 TRANSACTION_TIMEOUT_MS = 600_000

@@ -15,16 +15,8 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from millstream.base.errors import Corrupt, Rejected
-
-
-class Fenced(Rejected):
-    def __init__(self, *, job: str, epoch: int, claimed: int) -> None:
-        super().__init__(
-            f"job {job}: a newer run of it has started (epoch {claimed}, this one has {epoch}). "
-            "This one stops; nothing of it was written since"
-        )
-        self.job, self.epoch, self.claimed = job, epoch, claimed
+from millstream.base.errors import Corrupt
+from millstream.base.ports import Fenced as Fenced
 
 
 class BadReceipt(Corrupt):

@@ -1,0 +1,123 @@
+"""What becomes of late events: quarantined in `<topic>.late`, and counted, once each.
+
+A task that met late events writes one record to the compacted topic `_late.<job>`, under a key
+that names its range (docs/formats/late_events.md). A batch that Spark repeats has the same ranges
+and the same watermark: it writes the same record again, and the count stays exact. Judges nothing
+(`lateness.py`).
+"""
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from confluent_kafka import Message
+
+from millstream.base.declared import LATE_SUFFIX
+from millstream.base.offsets import OffsetRange
+from millstream.processing.kafka_clients import TopicNotFound
+from millstream.processing.outbox import Outbox
+from millstream.processing.reading.dead_letters import send_letters
+from millstream.processing.reading.lateness import Fate, Judged
+from millstream.processing.reading.offset_plan import Partition
+from millstream.processing.reading.range_reader import RangeReader
+from millstream.processing.reading.stream_planner import batch_ranges
+from millstream.processing.reading.topic_read import TopicRead
+from millstream.values.decoder import Bad
+
+COUNTS_PREFIX = "_late."
+UNNAMED_JOB = "unnamed"
+COUNTS_CONFIG = {"cleanup.policy": "compact"}
+
+# By source of a job, and by what became of them.
+LateCounts = Mapping[str, Counter[Fate]]
+
+
+def counts_topic(job: str) -> str:
+    return f"{COUNTS_PREFIX}{job or UNNAMED_JOB}"
+
+
+class LateEvents:
+    """The late events of one task's range, in a batch of this watermark."""
+
+    def __init__(
+        self, read: TopicRead, part: Partition, within: OffsetRange, *, watermark_ms: int | None
+    ) -> None:
+        self._read, self._part, self._within = read, part, within
+        self.watermark_ms = watermark_ms
+        self._counts: Counter[Fate] = Counter()
+
+    def take(self, records: Sequence[Message], judged: Judged) -> None:
+        """Returns when those that are quarantined are on disk."""
+        self._counts += judged.counts()
+        reason = f"late: its time is not after the watermark, {self.watermark_ms} ms"
+        letters = [Bad(row, reason) for row in judged.late.get(Fate.QUARANTINED, ())]
+        if letters:
+            send_letters(self._read, records, letters, suffix=LATE_SUFFIX)
+
+    def count(self) -> None:
+        """When all of the range is read. Without late events there is nothing to write."""
+        if not self._counts:
+            return
+        key = {
+            "run": self._read.run,
+            "source": self._read.source,
+            "topic": self._part.topic,
+            "partition": self._part.number,
+            "start": self._within.start,
+        }
+        counts = {fate.value: count for fate, count in self._counts.items()}
+        facts = {"end": self._within.end, "watermark_ms": self.watermark_ms} | counts
+        outbox = Outbox(self._read.brokers, self._read.client)
+        outbox.send(
+            counts_topic(self._read.job),
+            key=_json(key),
+            value=_json(facts),
+            topic_config=COUNTS_CONFIG,
+        )
+        outbox.close(doing="count late events")
+
+
+def _json(facts: Mapping[str, Any]) -> bytes:
+    return json.dumps(facts, separators=(",", ":"), sort_keys=True).encode()
+
+
+class LateTally:
+    """How many events of a job were late. Each call reads only what was written since the last."""
+
+    def __init__(self, brokers: str, client: Mapping[str, str], *, job: str) -> None:
+        self._read = TopicRead(brokers=brokers, topics=(counts_topic(job),), client=client)
+        self._known: dict[bytes, dict[str, Any]] = {}
+        self._reached: dict[Partition, int] = {}
+
+    def counts(self, *, run: str | None = None) -> LateCounts:
+        """By source; of one run, or of all that the job ever had."""
+        self._catch_up()
+        found: dict[str, Counter[Fate]] = {}
+        for key, facts in self._known.items():
+            named = json.loads(key)
+            if run in (None, named["run"]):
+                late = Counter({fate: facts[fate] for fate in Fate if fate in facts})
+                found.setdefault(named["source"], Counter()).update(late)
+        return found
+
+    def _catch_up(self) -> None:
+        try:
+            ranges = batch_ranges(self._read)
+        except TopicNotFound:
+            return  # nothing was late so far
+        reader = RangeReader(self._read)
+        for part, within in ranges:
+            start = max(within.start, self._reached.get(part, 0))
+            for records in reader.read(part, OffsetRange(start=start, end=within.end)):
+                self._known |= {
+                    record.key() or b"": json.loads(record.value() or b"{}") for record in records
+                }
+            self._reached[part] = within.end
+
+
+def count_late(
+    brokers: str, client: Mapping[str, str], *, job: str, run: str | None = None
+) -> LateCounts:
+    """How many events of a job were late, by source and by what became of them."""
+    return LateTally(brokers, client, job=job).counts(run=run)
