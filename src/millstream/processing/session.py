@@ -14,9 +14,12 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from millstream.processing.java import find_java, make_quiet_home
-from millstream.processing.topic_sink import TopicSink
-from millstream.processing.topic_source import TopicSource
+from millstream.processing.class_archive import archive_path, use_options
+from millstream.processing.java import Java, find_java, make_quiet_home
+from millstream.processing.reading.topic_source import TopicSource
+from millstream.processing.writing.topic_sink import TopicSink
+
+__all__ = ["SparkSession", "open_session"]
 
 LOOPBACK = "127.0.0.1"
 STATE_STORE = "spark.sql.streaming.stateStore"
@@ -42,11 +45,14 @@ def open_session(
     """
     cores = os.cpu_count() or 1
     chosen = {"spark.app.name": name, "spark.master": master or f"local[{cores}]"}
+    java = find_java()
     if is_local(chosen["spark.master"]):
         chosen |= one_machine_settings(cores_of(chosen["spark.master"], cores))
-        chosen |= {"spark.driver.extraJavaOptions": _java_options(quick_start, log_level)}
+        options = java_options(quick_start=quick_start, log_level=log_level)
+        archived = use_options(archive_path(java))
+        chosen |= {"spark.driver.extraJavaOptions": f"{options} {archived}".strip()}
     chosen |= everywhere_settings() | dict(settings or {})
-    session = _start(chosen)
+    session = _start(chosen, java)
     session.dataSource.register(TopicSource)
     session.dataSource.register(TopicSink)
     return session
@@ -100,7 +106,7 @@ def everywhere_settings() -> dict[str, str]:
     }
 
 
-def _java_options(quick_start: bool, log_level: str) -> str:
+def java_options(*, quick_start: bool, log_level: str) -> str:
     log_file = resources.files("millstream.processing") / "log4j2.properties"
     options = [
         JAVA_OPTIONS,
@@ -110,23 +116,30 @@ def _java_options(quick_start: bool, log_level: str) -> str:
     return " ".join(options + [QUICK_START_JAVA_OPTIONS] * quick_start)
 
 
-def _start(settings: Mapping[str, str]) -> SparkSession:
+def _start(settings: Mapping[str, str], java: Java) -> SparkSession:
     builder = SparkSession.builder
     for key, value in settings.items():
         builder = builder.config(key, value)
     with contextlib.ExitStack() as starting:
         directory = starting.enter_context(tempfile.TemporaryDirectory(prefix="millstream-java-"))
-        variables = _variables(settings["spark.master"], Path(directory))
+        variables = _variables(settings["spark.master"], java, Path(directory))
         starting.enter_context(_environment(variables))
         return builder.getOrCreate()
 
 
-def _variables(master: str, directory: Path) -> dict[str, str]:
+def _variables(master: str, java: Java, directory: Path) -> dict[str, str]:
     """What Spark's launcher reads. Workers run this very Python, not the `python3` of the PATH."""
-    variables = {"JAVA_HOME": str(make_quiet_home(find_java(), directory))}
+    hides = is_local(master) and _workers_have_this_pyspark()
+    variables = {"JAVA_HOME": str(make_quiet_home(java, directory, hides_spark_home=hides))}
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     return variables | ({"SPARK_LOCAL_IP": LOOPBACK} if is_local(master) else {})
+
+
+def _workers_have_this_pyspark() -> bool:
+    """Not if another Python runs them. Who names a SPARK_HOME wants what is in it."""
+    worker_python = os.environ.get("PYSPARK_PYTHON", sys.executable)
+    return worker_python == sys.executable and "SPARK_HOME" not in os.environ
 
 
 @contextlib.contextmanager

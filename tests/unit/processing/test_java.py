@@ -67,3 +67,27 @@ def test_the_java_home_for_spark_drops_what_is_in_vain_and_keeps_the_rest(
     arguments = ["-cp", "a b", "--add-modules=jdk.incubator.vector", GONE, "", "$HOME", "*"]
     ran = subprocess.run([home / "bin" / "java", *arguments], capture_output=True, text=True)
     assert ran.stdout == f"-cp|a b|{kept}|$HOME|*|"
+
+
+@pytest.mark.parametrize(
+    ("main", "hides", "seen"),
+    [
+        ("org.apache.spark.launcher.Main", True, "/spark"),
+        ("org.apache.spark.deploy.SparkSubmit", True, ""),
+        ("org.apache.spark.deploy.SparkSubmit", False, "/spark"),
+    ],
+)
+def test_spark_alone_does_not_see_where_it_is(
+    tmp_path: Path, main: str, hides: bool, seen: str
+) -> None:
+    real = tmp_path / "java"
+    real.write_text('#!/bin/sh\nprintf %s "$SPARK_HOME"\n')
+    real.chmod(0o755)
+    home = make_quiet_home(Java(real, 17), tmp_path / "quiet", hides_spark_home=hides)
+    ran = subprocess.run(
+        [home / "bin" / "java", "-cp", "x", main, "org.apache.spark.deploy.SparkSubmit"],
+        env={"SPARK_HOME": "/spark"},
+        capture_output=True,
+        text=True,
+    )
+    assert ran.stdout == seen
