@@ -1,149 +1,26 @@
 """Where Apache Kafka's jars are, fetched once per checkout with Maven.
 
-They go to `.cache/kafka-4.3.1/`, which git ignores. The stamp file is written last and holds the
-hash of the pom, so that a download cut short, or an edited pom, is fetched again; a file lock
-makes parallel test runs wait for one another. `python -m tests.support.kafka_jars` fetches ahead.
-Does not run anything of Kafka: see apache_kafka.py and java_tools.py.
+They go to `.cache/kafka-4.3.1/`. `python -m tests.support.kafka_jars` fetches ahead. Does not run
+anything of Kafka: see apache_kafka.py and java_tools.py.
 """
 
-import fcntl
-import hashlib
-import os
-import re
-import shutil
-import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
+from tests.support.maven_jars import MavenJars, MissingToolError, java_command
+
+__all__ = ["KAFKA_VERSION", "MissingToolError", "java_command", "kafka_classpath"]
+
 KAFKA_VERSION = "4.3.1"
-JAVA_MAJOR_MIN = 17
-
-POM = Path(__file__).with_name("kafka-pom.xml")
-CACHE = Path(__file__).parents[2] / ".cache"
-JARS = CACHE / f"kafka-{KAFKA_VERSION}"
-STAMP = JARS / "complete"
-
-# 54 MB of jars and as much again of Maven's own plugins, over a slow line.
-MAVEN_TIMEOUT_S = 900
-APT_TIMEOUT_S = 600
-
-
-class MissingToolError(RuntimeError):
-    """A program that the jars need is not there; the message says what to install."""
-
-    def __init__(self, *, program: str, install: str) -> None:
-        super().__init__(f"{program} is needed to run Apache Kafka: install {install}")
-        self.program, self.install = program, install
-
-
-class JarsUnavailableError(RuntimeError):
-    """Maven ran and did not deliver the jars."""
-
-    def __init__(self, *, exit_code: int, output: str) -> None:
-        super().__init__(
-            f"mvn ended with {exit_code} and no jars of Kafka {KAFKA_VERSION}:\n{output}"
-        )
-        self.exit_code, self.output = exit_code, output
+KAFKA = MavenJars(
+    name=f"kafka-{KAFKA_VERSION}",
+    pom=Path(__file__).with_name("kafka-pom.xml"),
+    sign="kafka-tools-*.jar",
+)
 
 
 def kafka_classpath() -> str:
     """The class path with every jar of Kafka and its tools; fetches them on the first call."""
-    if not _is_complete():
-        _fetch_once()
-    return f"{JARS}/*"
-
-
-def java_command() -> str:
-    """A Java that can run Kafka, from JAVA_HOME or the PATH; installed if we may."""
-    found = _java_found()
-    if found is None:
-        _apt_install("default-jre-headless")
-        found = _java_found()
-    if found is None:
-        raise MissingToolError(program=f"Java {JAVA_MAJOR_MIN}+", install="openjdk-17-jre-headless")
-    return found
-
-
-def _is_complete() -> bool:
-    return STAMP.exists() and STAMP.read_text() == _pom_hash()
-
-
-def _pom_hash() -> str:
-    return hashlib.sha256(POM.read_bytes()).hexdigest()
-
-
-def _fetch_once() -> None:
-    with _file_lock(CACHE / f"kafka-{KAFKA_VERSION}.lock"):
-        if _is_complete():  # another process fetched them while this one waited
-            return
-        shutil.rmtree(JARS, ignore_errors=True)
-        _fetch(JARS)
-        STAMP.write_text(_pom_hash())
-
-
-def _fetch(target: Path) -> None:
-    command = [_maven_command(), "--quiet", "--batch-mode", "--file", str(POM)]
-    command += ["dependency:copy-dependencies", f"-DoutputDirectory={target}"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=MAVEN_TIMEOUT_S)
-    if done.returncode != 0 or not list(target.glob("kafka-tools-*.jar")):
-        raise JarsUnavailableError(exit_code=done.returncode, output=done.stdout + done.stderr)
-
-
-@contextmanager
-def _file_lock(path: Path) -> Iterator[None]:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-
-
-def _maven_command() -> str:
-    java_command()  # Maven needs one too
-    if shutil.which("mvn") is None:
-        _apt_install("maven")
-    found = shutil.which("mvn")
-    if found is None:
-        raise MissingToolError(program="mvn", install="maven")
-    return found
-
-
-def _java_found() -> str | None:
-    for candidate in _java_candidates():
-        if _java_major(candidate) >= JAVA_MAJOR_MIN:
-            return candidate
-    return None
-
-
-def _java_candidates() -> Iterator[str]:
-    home = os.environ.get("JAVA_HOME")
-    if home and (java := shutil.which("java", path=f"{home}/bin")):
-        yield java
-    if java := shutil.which("java"):
-        yield java
-
-
-def _java_major(java: str) -> int:
-    """The major version, or 0 when it cannot be told."""
-    done = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30)
-    matched = re.search(r'version "(\d+)', done.stderr)
-    return int(matched[1]) if matched else 0
-
-
-def _apt_install(package: str) -> None:
-    """Install a Debian package when we are root on Debian; else leave it to the caller's error."""
-    apt_get = shutil.which("apt-get")
-    if apt_get is None or os.geteuid() != 0:
-        return
-    environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
-    for arguments in (["update"], ["install", "--yes", "--no-install-recommends", package]):
-        subprocess.run(
-            [apt_get, "--quiet", *arguments],
-            env=environment,
-            stdout=subprocess.DEVNULL,
-            check=True,
-            timeout=APT_TIMEOUT_S,
-        )
+    return f"{KAFKA.fetched()}/*"
 
 
 if __name__ == "__main__":

@@ -1,0 +1,87 @@
+"""Keeps paged maps in Spark's state: the shell around steps that are pure.
+
+A step takes pages and rows, and returns rows. Rows are spread over `SLOTS` groups by the hash of
+their key, not one group for each key: a group costs Spark about a millisecond in Python, so that
+100,000 keys in a batch would take minutes. What one group keeps is a map in pages (paged_map.py).
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from typing import Any
+
+import pandas as pd
+from pyspark.sql import DataFrame
+from pyspark.sql.streaming.stateful_processor import (
+    MapState,
+    StatefulProcessor,
+    StatefulProcessorHandle,
+    TimerValues,
+)
+from pyspark.sql.types import StructType
+
+from millstream.processing.state.paged_map import PageStore, hash_of
+
+# Kept in checkpoints: where a key's rows are depends on it. More than tasks that run at once, few
+# enough to be quick when all are touched.
+SLOTS = 64
+SLOT = "slot"
+ROWS_PER_FRAME = 10_000
+
+Step = Callable[[PageStore, Iterator[tuple[Any, ...]]], Iterable[tuple[Any, ...]]]
+
+
+def slot_of(key: str) -> int:
+    """By other bits than those that choose a page."""
+    return (hash_of(key) >> 48) % SLOTS
+
+
+def in_slots(frame: DataFrame, step: Step, columns: StructType) -> DataFrame:
+    """The rows that `step` makes of every slot's rows, with what it keeps from batch to batch."""
+    processor = PagedProcessor(step, columns.names)
+    return frame.groupBy(SLOT).transformWithStateInPandas(processor, columns, "Update", "None")
+
+
+class PagedProcessor(StatefulProcessor):
+    """Runs a step over the rows of one slot, which it gets as tuples without the slot."""
+
+    def __init__(self, step: Step, names: list[str]) -> None:
+        self._step = step
+        self._names = names
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self._pages = StatePages(handle.getMapState("pages", "name STRING", "page BINARY"))
+
+    def handleInputRows(  # noqa: N802
+        self,
+        key: Any,
+        rows: Iterator[pd.DataFrame],
+        timerValues: TimerValues,  # noqa: N803
+    ) -> Iterator[pd.DataFrame]:
+        made = iter(self._step(self._pages, _tuples(rows)))
+        while chunk := list(islice(made, ROWS_PER_FRAME)):
+            yield pd.DataFrame(chunk, columns=self._names)
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def _tuples(rows: Iterator[pd.DataFrame]) -> Iterator[tuple[Any, ...]]:
+    for frame in rows:
+        yield from frame.drop(columns=SLOT).itertuples(index=False, name=None)
+
+
+class StatePages:
+    """A map of Spark's state as a PageStore."""
+
+    def __init__(self, state: MapState) -> None:
+        self._state = state
+
+    def read(self, name: str) -> bytes | None:
+        kept = self._state.getValue((name,))
+        return None if kept is None else bytes(kept[0])
+
+    def write(self, name: str, page: bytes) -> None:
+        self._state.updateValue((name,), (page,))
+
+    def remove(self, name: str) -> None:
+        self._state.removeKey((name,))
