@@ -1,0 +1,410 @@
+"""A view in one SQLite file, as its job writes it.
+
+Rows and the batch's receipt are one transaction, synced before it counts (WAL, synchronous=FULL):
+a batch that Spark repeats finds its receipt and changes nothing. Each run of the job claims a
+higher epoch; a run that finds a higher one than its own is a zombie, and stops. A view that is
+rebuilt grows in a table of its own, a new generation, and is read from there once it is served.
+docs/formats/view_store.md has the layout; `reader.py` reads it.
+"""
+
+import contextlib
+import errno
+import json
+import sqlite3
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from millstream.base.changes import CHANGE, ORDER
+from millstream.base.disk import DiskFailed, DiskFull, RealDisk
+from millstream.base.errors import Corrupt, Rejected, Retryable
+from millstream.base.ports import BatchReceipt, Fenced
+from millstream.base.schema import Schema
+from millstream.schemas.arrow_types import schema_from_arrow
+from millstream.schemas.compatibility import changes_against
+from millstream.schemas.spark_json import schema_from_spark_json, schema_to_spark_json
+from millstream.views.netting import Netted, StoredRow, in_order, net
+from millstream.views.stored_values import null_of, stored_columns
+from millstream.views.table_layout import BadView, TableLayout, quoted, view_layout
+
+APPLICATION_ID = 0x4D6C5374  # "MlSt"
+FORMAT = 1
+# Another run of the job may be in the midst of a large batch.
+BUSY_SECONDS_MAX = 30.0
+FIRST_GENERATION = 1
+
+MAKE_TABLES = """
+CREATE TABLE _claim (job TEXT NOT NULL, epoch INTEGER NOT NULL);
+CREATE TABLE _generations (
+  generation INTEGER PRIMARY KEY,
+  served     INTEGER NOT NULL,  -- 1: readers see this one
+  key        TEXT NOT NULL,     -- names of columns, as JSON
+  schema     TEXT NOT NULL,     -- Spark's JSON
+  query      TEXT,              -- the last batch that was written
+  batch      INTEGER,
+  positions  TEXT NOT NULL      -- where the job has read to with it: topic, partition, offset
+);
+"""
+
+
+class ViewBusy(Retryable):
+    def __init__(self, *, path: Path) -> None:
+        super().__init__(f"{path}: another process has been writing to it for long. Try again")
+        self.path = path
+
+
+class ViewDamaged(Corrupt):
+    def __init__(self, *, path: Path, problem: str) -> None:
+        super().__init__(f"{path}: not the view that was written ({problem}). Rebuild the view")
+        self.path, self.problem = path, problem
+
+
+class NotAView(Rejected):
+    def __init__(self, *, path: Path, problem: str) -> None:
+        super().__init__(f"{path}: {problem}; nothing was changed in it")
+        self.path, self.problem = path, problem
+
+
+class OwnedByAnother(Rejected):
+    def __init__(self, *, path: Path, owner: str, job: str) -> None:
+        super().__init__(
+            f"{path} is written by job {owner}, not by {job}: one view has one job. Give the view "
+            "another name, or remove the file if that job is gone"
+        )
+        self.path, self.owner, self.job = path, owner, job
+
+
+class ChangedView(Rejected):
+    def __init__(self, *, view: str, changes: Sequence[object]) -> None:
+        facts = "; ".join(map(str, changes))
+        super().__init__(f"view {view} is kept with other columns: {facts}. Or rebuild the view")
+        self.view, self.changes = view, changes
+
+
+class RowsLost(Corrupt):
+    """A view that is empty, while its job goes on from a later batch than the first."""
+
+    def __init__(self, *, view: str, path: Path, batch: int) -> None:
+        super().__init__(
+            f"view {view}: its job goes on with batch {batch}, but {path} holds nothing of those "
+            "before. Put back a copy (`millstream state restore`), or rebuild the view"
+        )
+        self.view, self.path, self.batch = view, path, batch
+
+
+class NullKey(Rejected):
+    def __init__(self, *, view: str, key: tuple[str, ...], rows: int) -> None:
+        super().__init__(
+            f"view {view}: {rows} rows have no key ({', '.join(key)} is null), and would replace "
+            "one another. Filter them out, or give them a value with coalesce"
+        )
+        self.view, self.key, self.rows = view, key, rows
+
+
+class SqliteView:
+    """What a job writes a view with. One caller at a time."""
+
+    def __init__(
+        self, path: Path, *, view: str, key: Sequence[str], generation: int = FIRST_GENERATION
+    ) -> None:
+        self.path, self.view, self.generation = path, view, generation
+        self._key = tuple(key)
+        self._layout: TableLayout | None = None
+        self._job, self._epoch = "", 0
+        self._db: sqlite3.Connection | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def table(self) -> str:
+        return rows_table(self.generation)
+
+    def claim(self, job: str, columns: Schema) -> int:
+        layout = view_layout(self.view, columns, self._key)
+        with self._lock, self._transaction() as db:
+            make_tables(db)
+            epoch = _claim(db, self.path, job)
+            self._layout = self._prepare(db, layout)
+            self._job, self._epoch = job, epoch
+        return epoch
+
+    def write(self, receipt: BatchReceipt, changes: pa.Table) -> bool:
+        layout = self._fitting(changes)
+        with self._lock:
+            if not self._must_write(receipt):
+                return False
+            netted = netted_rows(layout, changes)
+            with self._transaction() as db:
+                if not self._is_due(db, receipt):
+                    return False
+                self._apply(db, layout, netted)
+                self._keep(db, receipt)
+        return True
+
+    def serve(self) -> None:
+        """Let readers see this generation, and drop every other."""
+        with self._lock, self._transaction() as db:
+            _require_newest(db, self._job, self._epoch)
+            others = db.execute(
+                "SELECT generation FROM _generations WHERE generation != ?", (self.generation,)
+            ).fetchall()
+            for (other,) in others:
+                db.execute(f"DROP TABLE IF EXISTS {rows_table(other)}")
+            db.execute("DELETE FROM _generations WHERE generation != ?", (self.generation,))
+            db.execute("UPDATE _generations SET served = 1")
+            _name_rows(db, self.generation)
+
+    def close(self) -> None:
+        with self._lock:
+            if self._db is not None:
+                self._db.close()
+                self._db = None
+
+    def _prepare(self, db: sqlite3.Connection, wanted: TableLayout) -> TableLayout:
+        """The generation's table, made or grown to what is wanted."""
+        found = db.execute(
+            "SELECT key, schema FROM _generations WHERE generation = ?", (self.generation,)
+        ).fetchone()
+        if found is None:
+            _make_generation(db, self.generation, wanted)
+            return wanted
+        kept = layout_from(self.view, *found)
+        grown = _grown(kept, wanted)
+        for column in grown.columns:
+            if kept.column(column.name) is None:
+                db.execute(f"ALTER TABLE {self.table} ADD COLUMN {column.quoted} {column.kept_as}")
+        _keep_schema(db, self.generation, grown)
+        return grown
+
+    def _fitting(self, changes: pa.Table) -> TableLayout:
+        if self._layout is None:
+            raise BadView(f"view {self.view} is written without a claim")
+        own = [name for name in changes.column_names if name not in (CHANGE, ORDER)]
+        found = view_layout(self.view, schema_from_arrow(changes.schema), self._key)
+        differing = changes_against(found.schema, self._layout.schema)
+        if differing or len(own) != len(self._layout.schema.fields):
+            raise ChangedView(view=self.view, changes=differing or [f"now {', '.join(own)}"])
+        return self._layout
+
+    def _must_write(self, receipt: BatchReceipt) -> bool:
+        """Look before the work of netting; what counts is the look inside the transaction."""
+        with self._connected() as db:
+            return self._is_due(db, receipt)
+
+    def _is_due(self, db: sqlite3.Connection, receipt: BatchReceipt) -> bool:
+        _require_newest(db, receipt.job, receipt.epoch)
+        last = db.execute(
+            "SELECT query, batch FROM _generations WHERE generation = ?", (self.generation,)
+        ).fetchone()
+        if last is None:
+            raise ViewDamaged(path=self.path, problem=f"generation {self.generation} is gone")
+        query, batch = last
+        if query is None and receipt.batch > 0:
+            raise RowsLost(view=self.view, path=self.path, batch=receipt.batch)
+        return query != receipt.query or int(batch) < receipt.batch
+
+    def _apply(self, db: sqlite3.Connection, layout: TableLayout, netted: Netted) -> None:
+        if netted.deletes:
+            where = " AND ".join(f"{column.quoted} = ?" for column in layout.key_columns)
+            db.executemany(f"DELETE FROM {self.table} WHERE {where}", netted.deletes)
+        if netted.upserts:
+            names = ", ".join(column.quoted for column in layout.columns)
+            marks = ", ".join("?" for _ in layout.columns)
+            db.executemany(
+                f"INSERT OR REPLACE INTO {self.table} ({names}) VALUES ({marks})", netted.upserts
+            )
+
+    def _keep(self, db: sqlite3.Connection, receipt: BatchReceipt) -> None:
+        db.execute(
+            "UPDATE _generations SET query = ?, batch = ?, positions = ? WHERE generation = ?",
+            (receipt.query, receipt.batch, json.dumps(receipt.positions), self.generation),
+        )
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        with self._connected() as db:
+            db.execute("BEGIN IMMEDIATE")
+            try:
+                yield db
+                db.execute("COMMIT")
+            except BaseException:
+                if db.in_transaction:
+                    db.execute("ROLLBACK")
+                raise
+
+    @contextlib.contextmanager
+    def _connected(self) -> Iterator[sqlite3.Connection]:
+        with translated(self.path):
+            if self._db is None:
+                self._db = open_for_writing(self.path)
+            yield self._db
+
+
+def open_for_writing(path: Path) -> sqlite3.Connection:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    is_new = not path.exists()
+    db = sqlite3.connect(
+        path, timeout=BUSY_SECONDS_MAX, isolation_level=None, check_same_thread=False
+    )
+    require_view(db, path)
+    if is_new:
+        sync_names(path)
+    db.execute("PRAGMA journal_mode = WAL")
+    db.execute("PRAGMA synchronous = FULL")
+    return db
+
+
+def sync_names(path: Path) -> None:
+    """A new file is found after a power cut only if its name, and its directory's, are synced."""
+    disk = RealDisk()
+    disk.sync_directory(path.parent)
+    disk.sync_directory(path.parent.parent)
+
+
+def require_view(db: sqlite3.Connection, path: Path) -> None:
+    """Refuse the file of somebody else, or of a newer Millstream; an empty one will do."""
+    ((application,),) = db.execute("PRAGMA application_id")
+    ((format,),) = db.execute("PRAGMA user_version")
+    ((tables,),) = db.execute("SELECT count(*) FROM sqlite_schema")
+    if application != APPLICATION_ID and tables:
+        raise NotAView(path=path, problem="a SQLite database, but not a view of Millstream")
+    if format > FORMAT:
+        problem = f"has format {format}, this version reads up to {FORMAT}: upgrade millstream"
+        raise NotAView(path=path, problem=problem)
+
+
+def make_tables(db: sqlite3.Connection) -> None:
+    if db.execute("PRAGMA application_id").fetchone() == (APPLICATION_ID,):
+        return
+    for statement in MAKE_TABLES.split(";\n"):
+        db.execute(statement)
+    db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    db.execute(f"PRAGMA user_version = {FORMAT}")
+
+
+def _claim(db: sqlite3.Connection, path: Path, job: str) -> int:
+    found = db.execute("SELECT job, epoch FROM _claim").fetchone()
+    if found is None:
+        db.execute("INSERT INTO _claim VALUES (?, 1)", (job,))
+        return 1
+    owner, epoch = found
+    if owner != job:
+        raise OwnedByAnother(path=path, owner=owner, job=job)
+    db.execute("UPDATE _claim SET epoch = ?", (epoch + 1,))
+    return int(epoch) + 1
+
+
+def _require_newest(db: sqlite3.Connection, job: str, epoch: int) -> None:
+    ((claimed,),) = db.execute("SELECT epoch FROM _claim")
+    if claimed > epoch:
+        raise Fenced(job=job, epoch=epoch, claimed=claimed)
+
+
+def _make_generation(db: sqlite3.Connection, generation: int, layout: TableLayout) -> None:
+    ((served,),) = db.execute("SELECT count(*) FROM _generations")
+    columns = ", ".join(
+        f"{column.quoted} {column.kept_as}{' NOT NULL' if column.in_key else ''}"
+        for column in layout.columns
+    )
+    key = ", ".join(column.quoted for column in layout.key_columns)
+    db.execute(
+        f"CREATE TABLE {rows_table(generation)} ({columns}, PRIMARY KEY ({key})) WITHOUT ROWID"
+    )
+    db.execute(
+        "INSERT INTO _generations VALUES (?, ?, '[]', '', NULL, NULL, '{}')",
+        (generation, int(not served)),
+    )
+    _keep_schema(db, generation, layout)
+    if not served:
+        _name_rows(db, generation)
+
+
+def _keep_schema(db: sqlite3.Connection, generation: int, layout: TableLayout) -> None:
+    schema = json.dumps(schema_to_spark_json(layout.schema))
+    db.execute(
+        "UPDATE _generations SET key = ?, schema = ? WHERE generation = ?",
+        (json.dumps(layout.key), schema, generation),
+    )
+
+
+def _name_rows(db: sqlite3.Connection, generation: int) -> None:
+    """`rows` is the generation that is served, for who reads with SQLite's own tools."""
+    db.execute("DROP VIEW IF EXISTS rows")
+    db.execute(f"CREATE VIEW rows AS SELECT * FROM {rows_table(generation)}")
+
+
+def rows_table(generation: int) -> str:
+    return quoted(f"rows_{int(generation)}")
+
+
+def layout_from(view: str, key: str, schema: str) -> TableLayout:
+    return TableLayout(view, schema_from_spark_json(json.loads(schema)), tuple(json.loads(key)))
+
+
+def _grown(kept: TableLayout, wanted: TableLayout) -> TableLayout:
+    """`wanted`, if rows that are kept can be read so: columns may be added, types widened."""
+    if kept.key != wanted.key:
+        was, now = ", ".join(kept.key), ", ".join(wanted.key)
+        raise ChangedView(view=kept.view, changes=[f"its key was {was} and is {now}"])
+    changes = changes_against(kept.schema, wanted.schema)
+    if changes:
+        raise ChangedView(view=kept.view, changes=changes)
+    return wanted
+
+
+def netted_rows(layout: TableLayout, changes: pa.Table) -> Netted:
+    rows: list[StoredRow] = list(zip(*stored_columns(layout, changes), strict=True))
+    _require_keys(layout, rows)
+    if CHANGE not in changes.column_names and ORDER not in changes.column_names:
+        return Netted(upserts=rows)
+    words, orders = _words(changes), _orders(changes)
+    places = in_order(words, orders)
+    return net(
+        (words[place] for place in places),
+        (rows[place] for place in places),
+        key_width=len(layout.key_columns),
+    )
+
+
+def _words(changes: pa.Table) -> list[str]:
+    if CHANGE not in changes.column_names:
+        return ["upsert"] * changes.num_rows
+    return [word or "upsert" for word in changes.column(CHANGE).to_pylist()]
+
+
+def _orders(changes: pa.Table) -> list[int | None] | None:
+    return changes.column(ORDER).to_pylist() if ORDER in changes.column_names else None
+
+
+def _require_keys(layout: TableLayout, rows: Sequence[StoredRow]) -> None:
+    """A part of a key may be null, as in an outer join; not all of it."""
+    nulls = tuple(null_of(column) for column in layout.key_columns)
+    without = sum(1 for row in rows if row[: len(nulls)] == nulls)
+    if without:
+        raise NullKey(view=layout.view, key=layout.key, rows=without)
+
+
+@contextlib.contextmanager
+def translated(path: Path) -> Iterator[None]:
+    """SQLite's errors in our own words."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise _error_from(error, path) from error
+
+
+def _error_from(error: sqlite3.Error, path: Path) -> Exception:
+    name: Any = getattr(error, "sqlite_errorname", "") or ""
+    if name == "SQLITE_FULL":
+        return DiskFull(path=path)
+    if name.startswith("SQLITE_IOERR"):
+        return DiskFailed(path=path, action="read or write", error=OSError(errno.EIO, name))
+    if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
+        return ViewBusy(path=path)
+    if name in ("SQLITE_CANTOPEN", "SQLITE_READONLY", "SQLITE_PERM", "SQLITE_READONLY_DIRECTORY"):
+        return NotAView(path=path, problem=f"cannot be opened for this ({error})")
+    if name == "SQLITE_NOTADB":
+        return NotAView(path=path, problem="not a SQLite database")
+    return ViewDamaged(path=path, problem=f"{error}")

@@ -1,0 +1,158 @@
+"""Which column of a table holds which part of a view's rows. Pure.
+
+Structs are laid flat: the column `window` of a frame, a struct of start and end, is kept in
+`window.start` and `window.end`, so that each can be compared, sorted and part of the key. Outside
+the key a struct may be null: then `window` itself is a column, 1 or null. Arrays and maps are one
+text of JSON. How each value is kept is in `stored_values.py`.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from millstream.base.changes import CHANGE, ORDER
+from millstream.base.errors import Rejected
+from millstream.base.schema import (
+    INTEGER_BITS,
+    DataType,
+    Field,
+    ListOf,
+    MapOf,
+    Scalar,
+    Schema,
+    Struct,
+)
+from millstream.schemas.arrow_types import nullable_arrow_schema, schema_from_arrow
+
+KEPT_AS = {
+    Scalar.BOOLEAN: "INTEGER",
+    Scalar.FLOAT: "REAL",
+    Scalar.DOUBLE: "REAL",
+    Scalar.STRING: "TEXT",
+    Scalar.BINARY: "BLOB",
+    Scalar.DATE: "INTEGER",
+    Scalar.TIMESTAMP: "INTEGER",
+    Scalar.TIMESTAMP_NTZ: "INTEGER",
+} | dict.fromkeys(INTEGER_BITS, "INTEGER")
+
+
+class BadView(Rejected):
+    """A view that cannot be kept as it is declared."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredColumn:
+    """One column of the table: a value that is no struct, or whether a struct is there."""
+
+    path: tuple[str, ...]
+    type: DataType
+    in_key: bool = False
+
+    @property
+    def name(self) -> str:
+        return ".".join(self.path)
+
+    @property
+    def quoted(self) -> str:
+        return quoted(self.name)
+
+    @property
+    def says_presence(self) -> bool:
+        return isinstance(self.type, Struct)
+
+    @property
+    def kept_as(self) -> str:
+        """SQLite's type. Decimals, arrays and maps are text."""
+        if self.says_presence:
+            return "INTEGER"
+        return KEPT_AS[self.type] if isinstance(self.type, Scalar) else "TEXT"
+
+
+@dataclass(frozen=True)
+class TableLayout:
+    """The table of a view with these columns and this key; the key's columns come first."""
+
+    view: str
+    schema: Schema
+    key: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if not self.key:
+            raise BadView(f"view {self.view} has no key: say which columns name a row")
+        for name in self.key:
+            self._require_key_column(name)
+        seen: set[str] = set()
+        for column in self.columns:
+            if column.name.lower() in seen:
+                raise BadView(f"view {self.view}: two columns are named {column.name}: rename one")
+            seen.add(column.name.lower())
+
+    def _require_key_column(self, name: str) -> None:
+        found = self.schema.field(name)
+        if found is None:
+            known = ", ".join(field.name for field in self.schema)
+            raise BadView(f"view {self.view}: the key {name} is none of its columns ({known})")
+        if has_map(found.type):
+            raise BadView(f"view {self.view}: the key {name} is or has a map, which has no order")
+
+    @cached_property
+    def fields(self) -> tuple[Field, ...]:
+        """The key's, in its order, then the others."""
+        rest = tuple(field for field in self.schema if field.name not in self.key)
+        return self.key_schema.fields + rest
+
+    @cached_property
+    def key_schema(self) -> Struct:
+        named = {field.name: field for field in self.schema}
+        return Struct(tuple(named[name] for name in self.key))
+
+    @cached_property
+    def columns(self) -> tuple[StoredColumn, ...]:
+        return tuple(
+            column
+            for field in self.fields
+            for column in _columns((field.name,), field.type, in_key=field.name in self.key)
+        )
+
+    @cached_property
+    def key_columns(self) -> tuple[StoredColumn, ...]:
+        return tuple(column for column in self.columns if column.in_key)
+
+    def column(self, name: str) -> StoredColumn | None:
+        return next((column for column in self.columns if column.name == name), None)
+
+
+def view_layout(view: str, columns: Schema, key: tuple[str, ...]) -> TableLayout:
+    """The layout for a frame with these columns; what marks changes is not kept.
+
+    Everything may be null, at every depth: what a frame says of that changes with its plan.
+    """
+    own = tuple(field for field in columns if field.name not in (CHANGE, ORDER))
+    if not own:
+        raise BadView(f"view {view} has no columns of its own")
+    return TableLayout(view, schema_from_arrow(nullable_arrow_schema(Struct(own))), key)
+
+
+def _columns(path: tuple[str, ...], kind: DataType, *, in_key: bool) -> Iterator[StoredColumn]:
+    if not isinstance(kind, Struct):
+        yield StoredColumn(path, kind, in_key)
+        return
+    if not in_key:
+        yield StoredColumn(path, kind)
+    for field in kind:
+        yield from _columns((*path, field.name), field.type, in_key=in_key)
+
+
+def has_map(kind: DataType) -> bool:
+    match kind:
+        case MapOf():
+            return True
+        case ListOf(element, _):
+            return has_map(element)
+        case Struct():
+            return any(has_map(field.type) for field in kind)
+    return False
+
+
+def quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
