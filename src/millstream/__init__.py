@@ -4,6 +4,11 @@ import millstream
 
 app = millstream.App("shop")
 app.queue("jobs").put({"user": 7})
+clicks = app.topic("clicks", schema="url STRING, at TIMESTAMP", event_time="at")
+
+@app.view(key=["window", "url"])
+def clicks_per_minute(clicks):
+    return clicks.groupBy(millstream.windows.tumbling("1 minute"), "url").count()
 
 with millstream.Broker() as broker:
     producer = confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap})
@@ -15,25 +20,53 @@ from typing import TYPE_CHECKING
 from millstream._version import __version__
 
 if TYPE_CHECKING:
-    from millstream.app import App
+    from millstream.app import App, Topic
     from millstream.embedded import Broker, BrokerDidNotStart
+    from millstream.jobs import JobsFailed
+    from millstream.processing.operators import changelog, joins, windows
+    from millstream.processing.operators import clock_skew as clocks
     from millstream.queues.leader_link import LockLost
     from millstream.queues.queue import Job, Queue
 
-__all__ = ["App", "Broker", "BrokerDidNotStart", "Job", "LockLost", "Queue", "__version__"]
+__all__ = [
+    "App",
+    "Broker",
+    "BrokerDidNotStart",
+    "Job",
+    "JobsFailed",
+    "LockLost",
+    "Queue",
+    "Topic",
+    "__version__",
+    "changelog",
+    "clocks",
+    "joins",
+    "windows",
+]
 
 HOMES = {
     "App": "app",
     "Broker": "embedded",
     "BrokerDidNotStart": "embedded",
     "Job": "queues.queue",
+    "JobsFailed": "jobs",
     "LockLost": "queues.leader_link",
     "Queue": "queues.queue",
+    "Topic": "app",
+}
+# Operators of jobs: whole modules, which need Spark.
+MODULES = {
+    "changelog": "processing.operators.changelog",
+    "clocks": "processing.operators.clock_skew",
+    "joins": "processing.operators.joins",
+    "windows": "processing.operators.windows",
 }
 
 
 def __getattr__(name: str) -> object:
     """The public names are loaded when they are used: a command starts without them."""
+    if name in MODULES:
+        return import_module(f"millstream.{MODULES[name]}")
     if name in HOMES:
         return getattr(import_module(f"millstream.{HOMES[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

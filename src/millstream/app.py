@@ -1,32 +1,87 @@
 """`App`: what an application writes against, and the one place that knows every package.
 
     app = millstream.App("shop")
-    jobs = app.queue("jobs")
+    clicks = app.topic("clicks", schema="user STRING, url STRING, at TIMESTAMP", event_time="at")
+
+    @app.view(key="url")
+    def clicks_per_url(clicks):
+        return clicks.groupBy("url").count()
+
+    app.run()
 
 Its data is under ./shop.millstream, kept by a broker that starts when something first needs one.
-MILLSTREAM_BROKERS=... (or [client] in millstream.toml) points the same code at a cluster; then
-nothing is started. For now an App has queues; topics, jobs and views come here.
+MILLSTREAM_BROKERS=... and MILLSTREAM_SPARK=... (or millstream.toml) point the same code at
+clusters; then nothing is started.
 """
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextvars import ContextVar
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
+from millstream.base.declared import (
+    BadDeclaration,
+    DeclaredTable,
+    DeclaredTopic,
+    Encoding,
+    LatePolicy,
+    duration_ms,
+)
 from millstream.client_protection import protection_config
+from millstream.declarations import Columns, Duration, columns, declared_table, declared_topic
 from millstream.embedded import Broker, BrokerDidNotStart
+from millstream.jobs import Jobs
+from millstream.processing.jobs.catalog import Catalog
+from millstream.processing.jobs.job import (
+    Job,
+    Output,
+    OutputMode,
+    ToFunction,
+    ToTopic,
+    ToView,
+    inputs_of,
+)
+from millstream.publishing import Publisher
 from millstream.queues.asked import BadTerms, app_name
 from millstream.queues.queue import Queue
 from millstream.queues.values import ValueKind
+from millstream.schemas.declaration import Declared
 from millstream.settings import ClientSettings, is_given, load
+
+if TYPE_CHECKING:
+    from millstream.processing.jobs.progress import JobProgress
+    from millstream.views.reader import ViewReader
+
+FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
 # A level of librdkafka's, as syslog's. What matters is raised where it happens.
 LOG_CRITICAL = 2
 
+# Set while `millstream run` loads an application: its own app.run() waits for the command's.
+is_loading: ContextVar[bool] = ContextVar("is_loading", default=False)
+
+
+class Topic:
+    """A topic or table as an application declared it."""
+
+    def __init__(self, declared: DeclaredTopic | DeclaredTable, app: "App") -> None:
+        self.name, self.declared = declared.name, declared
+        self._app = app
+
+    def __repr__(self) -> str:
+        return f"<Topic {self.name} of {self._app.name}>"
+
+    def publish(self, rows: Any) -> Any:
+        """As `App.publish`."""
+        return self._app.publish(self.name, rows)
+
 
 class App:
-    """One application: its name, its broker, its queues. Thread-safe; close it when you are done.
+    """One application: its name, its broker, its topics, jobs, views and queues.
+
+    Thread-safe; close it when you are done.
 
     A data directory has one broker. To share it between processes, start `millstream broker --data
     shop.millstream` once, and set MILLSTREAM_BROKERS for each.
@@ -39,6 +94,15 @@ class App:
         self._broker: Broker | None = None
         self._queues: dict[str, tuple[Queue, dict[str, Any]]] = {}
         self._lock = threading.RLock()
+        self.catalog = Catalog()
+        self._publisher: Publisher | None = None
+        self.jobs = Jobs(
+            self.catalog,
+            app=self.name,
+            data=self.data,
+            client_config=lambda: self.client_config,
+            owns_broker=lambda: self._broker is not None,
+        )
 
     def __repr__(self) -> str:
         return f"<App {self.name}, data in {self.data}>"
@@ -116,11 +180,195 @@ class App:
             raise BadTerms(f"this app has queue {name} already, with other terms: {known[1]}")
         return known[0]
 
+    # --- topics and tables --------------------------------------------------------------------
+
+    def topic(
+        self,
+        name: str,
+        *,
+        schema: Declared | None = None,
+        key: Columns | None = None,
+        event_time: str | None = None,
+        lateness: Duration | None = None,
+        late: LatePolicy | None = None,
+        keep: Duration | None = None,
+        ahead: Duration | None = None,
+        idle: Duration | None = None,
+        encoding: Encoding = "json",
+        partitions: int | None = None,
+    ) -> "Topic":
+        """Declare a topic of events. Durations are words ("10 minutes") or seconds.
+
+        `schema`: Spark's DDL, a dataclass or a pydantic model; without it values stay bytes.
+        `key`: the columns of a record's key. `event_time`: the column that says when an event
+        happened; `lateness`: how long to wait for events; `late`: what becomes of later ones,
+        drop, quarantine or correct; `keep`: how long results are corrected; `ahead`: how far
+        ahead of its record an event may be; `idle`: after which silence its clock goes on, or
+        "never". `partitions`: of the topic, if it is made now.
+        """
+        declared = declared_topic(
+            name,
+            schema=schema,
+            key=key,
+            event_time=event_time,
+            encoding=encoding,
+            partitions=partitions,
+            lateness=lateness,
+            late=late,
+            keep=keep,
+            ahead=ahead,
+            idle=idle,
+        )
+        self.catalog.declare(declared, idles_alone=idle is not None)
+        return Topic(declared, self)
+
+    def table(
+        self,
+        name: str,
+        *,
+        schema: Declared,
+        key: Columns,
+        version_time: str | None = None,
+        encoding: Encoding = "json",
+        partitions: int | None = None,
+    ) -> "Topic":
+        """Declare a topic of changes as a table: the last value of each key is its row.
+
+        `version_time`: the column that says from when on a row holds, for as-of joins.
+        """
+        declared = declared_table(
+            name,
+            schema=schema,
+            key=key,
+            version_time=version_time,
+            encoding=encoding,
+            partitions=partitions,
+        )
+        self.catalog.declare(declared)
+        return Topic(declared, self)
+
+    def publish(self, topic: str, rows: Any) -> Any:
+        """Write a row, or a list of rows, into a declared topic; durable when this returns.
+
+        Gives a receipt for each row: where it is in the topic.
+        """
+        if topic not in self.catalog.inputs:
+            known = ", ".join(sorted(self.catalog.inputs)) or "none"
+            raise BadDeclaration(f"{topic!r} is no topic of this app (there are: {known})")
+        with self._lock:
+            if self._publisher is None:
+                self._publisher = Publisher(
+                    self.client_config, schemas_topic=load(ClientSettings).schemas_topic
+                )
+        return self._publisher.publish(self.catalog.inputs[topic], rows)
+
+    # --- jobs ---------------------------------------------------------------------------------
+
+    def job(
+        self, *, to: str, key: Columns | None = None, **terms: Any
+    ) -> Callable[[FunctionT], FunctionT]:
+        """Register a function whose rows are written into topic `to`, exactly once.
+
+        Its parameters name topics and tables; `inputs={"clicks": "web-clicks"}` names what a
+        parameter cannot. Other terms are those of `view`.
+        """
+        return self._registering(ToTopic(topic=to, key=columns(key)), **terms)
+
+    @overload
+    def view(self, view: str, /) -> "ViewReader": ...
+
+    @overload
+    def view(
+        self, view: None = None, /, *, key: Columns, **terms: Any
+    ) -> Callable[[FunctionT], FunctionT]: ...
+
+    def view(self, view: str | None = None, /, *, key: Columns | None = None, **terms: Any) -> Any:
+        """Read the view of this name; or, with `key`, register a function whose rows it keeps.
+
+        `name`: of the job, if not the function's. `inputs`: what its parameters stand for, if not
+        what they are called. `every`: the least time between two batches. `records_max`: what a
+        batch takes from each topic at most. `mode`: Spark's output mode, if not what the plan
+        needs. `spark`: settings of Spark's, for this job alone.
+        """
+        if view is not None:
+            from millstream.views.reader import ViewReader
+
+            return ViewReader(self.jobs.view_file(view), view=view)
+        if not columns(key):
+            raise BadDeclaration("app.view: give key=, the columns that name a row")
+        return self._registering(ToView(key=columns(key)), **terms)
+
+    def sink(self, write: Callable[..., None], **terms: Any) -> Callable[[FunctionT], FunctionT]:
+        """Register a function whose rows are handed to `write(rows, receipt)`, batch by batch.
+
+        A batch can come twice. Who keeps the receipt with the rows knows it again.
+        """
+        return self._registering(ToFunction(write=write), **terms)
+
+    def _registering(
+        self,
+        output: Output,
+        *,
+        name: str | None = None,
+        inputs: Mapping[str, str] | None = None,
+        every: Duration | None = None,
+        records_max: int | None = None,
+        mode: OutputMode | None = None,
+        spark: Mapping[str, str] | None = None,
+    ) -> Callable[[FunctionT], FunctionT]:
+        trigger_ms = None if every is None else duration_ms(every, what="every")
+
+        def register(function: FunctionT) -> FunctionT:
+            job = Job(
+                name=name or function.__name__,
+                function=function,
+                inputs=inputs_of(function, inputs),
+                output=output,
+                trigger_ms=trigger_ms,
+                records_max=records_max,
+                output_mode=mode,
+                settings=spark or {},
+            )
+            self.catalog.add(job)
+            return function
+
+        return register
+
+    def run(
+        self,
+        *,
+        once: bool = False,
+        only: Iterable[str] | None = None,
+        rebuild: Iterable[str] = (),
+    ) -> "list[JobProgress]":
+        """Run the jobs until Ctrl-C; with `once`, over what is there now.
+
+        A job that fails for good does not stop the others; when all have ended, JobsFailed names
+        it. `only`: the names of the jobs to run. `rebuild`: those that start over.
+        """
+        if is_loading.get():
+            return []
+        return self.jobs.run(once=once, only=only, rebuild=rebuild)
+
+    def progress(self) -> "list[JobProgress]":
+        """How the jobs get on, one for each that runs."""
+        return self.jobs.progress()
+
+    def stop(self) -> None:
+        """End the jobs that run, from any thread."""
+        self.jobs.stop()
+
+    # --- the end ------------------------------------------------------------------------------
+
     def close(self) -> None:
-        """Close the queues, then stop the broker, if it is ours."""
+        """Stop the jobs, close the queues, then stop Spark and the broker, if they are ours."""
+        self.jobs.close()
         with self._lock:
             queues, self._queues = self._queues, {}
+            publisher, self._publisher = self._publisher, None
             broker, self._broker = self._broker, None
+        if publisher is not None:
+            publisher.close()
         for queue, _ in queues.values():
             queue.close()
         if broker is not None:

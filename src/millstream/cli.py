@@ -21,8 +21,11 @@ from millstream.commands import (
     certs,
     consume,
     groups,
+    late,
     produce,
     queues,
+    run,
+    state,
     topics,
     users,
 )
@@ -128,6 +131,7 @@ def millstream(
 
 
 app.command("broker")(broker.command)
+app.command("run", cls=PlainCommand)(run.run)
 topics.app.command("archive", cls=PlainCommand)(archive.archive)
 topics.app.command("archived", cls=PlainCommand)(archive.archived)
 topics.app.command("restore", cls=PlainCommand)(archive.restore)
@@ -136,6 +140,8 @@ app.command("produce", cls=PlainCommand)(produce.produce)
 app.command("consume", cls=PlainCommand)(consume.consume)
 app.add_typer(groups.app, name="groups")
 app.add_typer(queues.app, name="queues")
+app.add_typer(late.app, name="late")
+app.add_typer(state.app, name="state")
 app.add_typer(users.app, name="users")
 app.add_typer(acls.app, name="acls")
 app.command("certs", cls=PlainCommand)(certs.certs)

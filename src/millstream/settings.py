@@ -159,6 +159,23 @@ def principals() -> Kind:
     )
 
 
+def pairs() -> Kind:
+    def parse(text: str) -> tuple[tuple[str, str], ...]:
+        if text == "none":
+            return ()
+        cut = [pair.partition("=") for pair in text.split(";") if pair.strip()]
+        if not all(name.strip() and separator for name, separator, _ in cut):
+            raise ValueError(text)
+        return tuple((name.strip(), value.strip()) for name, _, value in cut)
+
+    return Kind(
+        unit="name=value",
+        allowed="NAME=VALUE, or several separated by semicolons, or none",
+        parse=parse,
+        format=lambda value: _or_none(";".join("=".join(pair) for pair in value)),
+    )
+
+
 def sentence(allowed: str) -> Kind:
     def parse(text: str) -> str:
         return "" if text == "none" else text.strip()
@@ -269,6 +286,8 @@ class Setting:
 
     @property
     def env(self) -> str:
+        if (self.table, self.name) == ("spark", "master"):
+            return f"{ENV_PREFIX}SPARK"  # what most applications set, beside MILLSTREAM_BROKERS
         prefix = "" if self.table == "client" else f"{self.table.upper()}_"
         return f"{ENV_PREFIX}{prefix}{self.name.upper()}"
 
@@ -305,6 +324,12 @@ class ClientSettings:
         (Address("127.0.0.1", 9092),),
         addresses(),
         "The brokers to ask first: Millstream's own or any Kafka cluster's.",
+    )
+    schemas_topic: str = setting(
+        "_schemas",
+        sentence("the name of a topic"),
+        "The topic that keeps the schemas of an app's topics. Another one where a schema registry "
+        "uses that name.",
     )
     tls: bool = setting(
         False,
@@ -596,7 +621,35 @@ class BrokerSettings:
             )
 
 
-TABLES: tuple[type[Table], ...] = (ClientSettings, BrokerSettings)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkSettings:
+    """Where jobs run: `millstream run`, and `App.run` in a program."""
+
+    TABLE: ClassVar[str] = "spark"
+
+    master: str = setting(
+        "",
+        sentence("local[2], spark://host:port or another master of Spark's, or none"),
+        "The Spark to run jobs on. Without it, Spark runs in this process, on all cores.",
+    )
+    conf: tuple[tuple[str, str], ...] = setting(
+        (),
+        pairs(),
+        "Settings of Spark's own, which win over ours: spark.driver.memory=4g.",
+    )
+    quick_start: bool = setting(
+        False,
+        switch(),
+        "Start Spark in half the time, at lower peak rates: for tests and short runs.",
+    )
+    log_level: str = setting(
+        "off",
+        choice("off", "error", "warn", "info"),
+        "How much Spark says on stderr. Why a job failed is said in any case.",
+    )
+
+
+TABLES: tuple[type[Table], ...] = (ClientSettings, BrokerSettings, SparkSettings)
 
 
 def settings_of(table: type[Table]) -> tuple[Setting, ...]:

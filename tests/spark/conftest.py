@@ -38,3 +38,9 @@ def spark() -> Iterator[SparkSession]:
     session = open_session("tests", master="local[2]", quick_start=True, log_level="off")
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def millstream_session(spark: SparkSession) -> SparkSession:
+    """The scripts of steps use the session of all."""
+    return spark

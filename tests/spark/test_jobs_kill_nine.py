@@ -13,11 +13,12 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from millstream import Broker
-from millstream.processing.range_reader import RangeReader
-from millstream.processing.stream_planner import batch_ranges
-from millstream.processing.topic_read import TopicRead
+from millstream.processing.reading.range_reader import RangeReader
+from millstream.processing.reading.stream_planner import batch_ranges
+from millstream.processing.reading.topic_read import TopicRead
 from tests.clients.steps import Sent, create_topic, open_consumer, produce, unique_name
 from tests.spark.steps import numbered
+from tests.support.thread_dumps import ask_for_threads
 from tests.support.waiting import eventually
 
 RECORDS = 3_000
@@ -39,7 +40,7 @@ def test_a_job_that_is_killed_writes_every_row_once(
         with started_job(arguments):
             wait_for_offset(bootstrap, target, reached)
     with started_job(arguments) as job:
-        assert job.wait(WITHIN_S) == 0
+        require_done(job)
     assert written_to(bootstrap, target) == numbered(RECORDS)
 
 
@@ -55,7 +56,7 @@ def test_a_job_outlives_its_broker_and_writes_every_row_once(tmp_path: Path) -> 
                 wait_for_offset(broker.bootstrap, target, reached)
                 broker.kill()
                 broker.start()
-            assert job.wait(WITHIN_S) == 0
+            require_done(job)
         assert written_to(broker.bootstrap, target) == numbered(RECORDS)
 
 
@@ -92,6 +93,15 @@ def started_job(arguments: list[str]) -> "Iterator[subprocess.Popen[bytes]]":
         with contextlib.suppress(ProcessLookupError):
             os.killpg(job.pid, signal.SIGKILL)
         job.wait()
+
+
+def require_done(job: "subprocess.Popen[bytes]") -> None:
+    """A job that hangs tells first where."""
+    try:
+        assert job.wait(WITHIN_S) == 0
+    except subprocess.TimeoutExpired:
+        ask_for_threads(job.pid)
+        raise
 
 
 def wait_for_offset(bootstrap: str, topic: str, offset: int) -> None:

@@ -23,6 +23,7 @@ from millstream.settings import (
     ClientSettings,
     ConfigFile,
     SettingsConflict,
+    SparkSettings,
     load,
     parse_addresses,
     read_config_file,
@@ -201,3 +202,29 @@ def test_a_variable_that_is_near_to_nothing_is_told_too() -> None:
 def test_of_the_variables_of_settings_nothing_is_said() -> None:
     known = [item.env for table in TABLES for item in settings_of(table)]
     assert unknown_variables(dict.fromkeys(["MILLSTREAM_CONFIG", *known], "")) == []
+
+
+def test_spark_is_set_by_one_variable_and_told_its_own_settings() -> None:
+    env = {
+        "MILLSTREAM_SPARK": "spark://127.0.0.1:7077",
+        "MILLSTREAM_SPARK_CONF": "spark.driver.memory=4g; spark.sql.shuffle.partitions = 8",
+    }
+    settings = load(SparkSettings, env=env, file=NO_FILE)
+    assert settings.master == "spark://127.0.0.1:7077"
+    assert dict(settings.conf) == {
+        "spark.driver.memory": "4g",
+        "spark.sql.shuffle.partitions": "8",
+    }
+
+
+@pytest.mark.parametrize("text", ["spark.driver.memory", "=4g", "a=1;b"])
+def test_a_setting_of_spark_without_a_value_is_refused(text: str) -> None:
+    with pytest.raises(BadSetting, match="NAME=VALUE"):
+        load(SparkSettings, env={"MILLSTREAM_SPARK_CONF": text}, file=NO_FILE)
+
+
+def test_a_setting_is_written_as_it_is_read() -> None:
+    [conf] = [item for item in settings_of(SparkSettings) if item.name == "conf"]
+    text = "a=1;b=2"
+    assert conf.kind.format(conf.kind.parse(text)) == text
+    assert conf.kind.parse(conf.kind.format(())) == ()

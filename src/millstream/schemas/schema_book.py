@@ -29,7 +29,8 @@ class DamagedSchemaRecord(Corrupt):
     def __init__(self, *, offset: int, problem: str) -> None:
         super().__init__(
             f"_schemas, offset {offset}: not a schema of Millstream ({problem}). Something else "
-            "writes to this topic, such as a schema registry: give ours a topic of another name"
+            "writes to this topic, such as a schema registry: give ours another name with the "
+            "setting schemas_topic (MILLSTREAM_SCHEMAS_TOPIC)"
         )
         self.offset, self.problem = offset, problem
 

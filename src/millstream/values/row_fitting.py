@@ -59,7 +59,7 @@ def _struct_fitter(struct_type: Struct, passes_over_extra: bool) -> Callable[[An
     }
 
     def fit(found: Any) -> dict[str, Any]:
-        row = _as_mapping(found)
+        row = as_mapping(found)
         if not passes_over_extra and not row.keys() <= parts.keys():
             raise _extra(row, parts.keys())
         return {
@@ -70,7 +70,7 @@ def _struct_fitter(struct_type: Struct, passes_over_extra: bool) -> Callable[[An
     return fit
 
 
-def _as_mapping(found: Any) -> Mapping[str, Any]:
+def as_mapping(found: Any) -> Mapping[str, Any]:
     if isinstance(found, Mapping):
         return found
     if dataclasses.is_dataclass(found) and not isinstance(found, type):

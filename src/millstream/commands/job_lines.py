@@ -1,0 +1,113 @@
+"""How `millstream run` shows its jobs: a table that refreshes at a terminal, lines elsewhere."""
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from millstream.base.quantity import format_size
+from millstream.commands.output import say, table
+
+if TYPE_CHECKING:
+    from millstream.processing.jobs.progress import JobProgress
+
+Look = Callable[["list[JobProgress]"], None]
+
+LINE_SECONDS = 10.0
+REFRESH_SECONDS = 0.5
+HEADER = ("JOB", "STATE", "ROWS", "ROWS/S", "LAG", "WATERMARK", "STATE ROWS", "LATE", "DEAD")
+ERROR_LENGTH_SHOWN = 200
+
+
+@contextmanager
+def shown_jobs(*, as_json: bool) -> Iterator[Look]:
+    """Yields what is told of the progress, as often as one likes."""
+    if sys.stderr.isatty() and not as_json:
+        with _live_table() as look:
+            yield look
+    else:
+        yield JobLines(as_json=as_json).look
+
+
+@contextmanager
+def _live_table() -> Iterator[Look]:
+    from rich.console import Console
+    from rich.live import Live
+    from rich.text import Text
+
+    due = 0.0
+    with Live(console=Console(stderr=True), auto_refresh=False) as live:
+
+        def look(jobs: "list[JobProgress]") -> None:
+            nonlocal due
+            if time.monotonic() >= due:
+                due = time.monotonic() + REFRESH_SECONDS
+                live.update(Text("\n".join(_all_lines(jobs))), refresh=True)
+
+        yield look
+
+
+def _all_lines(jobs: "Sequence[JobProgress]") -> list[str]:
+    return [table(HEADER, [row_of(job) for job in jobs]), *_errors(jobs)]
+
+
+def _errors(jobs: "Sequence[JobProgress]") -> list[str]:
+    return [f"{job.job}: {job.error[:ERROR_LENGTH_SHOWN]}" for job in jobs if job.error]
+
+
+def row_of(job: "JobProgress") -> list[object]:
+    """State rows with the memory that they take."""
+    kept = f"{job.state_rows:,} ({format_size(job.state_bytes)})" if job.state_rows else None
+    rate = round(job.rows_per_second)
+    return [
+        job.job,
+        job.state,
+        job.rows,
+        rate,
+        job.lag_total,
+        job.watermark,
+        kept,
+        job.late,
+        job.dead,
+    ]
+
+
+class JobLines:
+    """One line for a job when its state changes, and every while when it got on."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        self._as_json = as_json
+        self._told: dict[str, tuple[Any, ...]] = {}
+        self._due = 0.0
+
+    def look(self, jobs: "list[JobProgress]") -> None:
+        is_due = time.monotonic() >= self._due
+        for job in jobs:
+            facts = (job.state, job.restarts, job.rows if is_due else None)
+            told = self._told.get(job.job)
+            if told is None or told[:2] != facts[:2] or (is_due and told[2] != facts[2]):
+                self._told[job.job] = (job.state, job.restarts, job.rows)
+                self._tell(job)
+        if is_due:
+            self._due = time.monotonic() + LINE_SECONDS
+
+    def _tell(self, job: "JobProgress") -> None:
+        if self._as_json:
+            typer.echo(json.dumps(job.to_json()))
+        else:
+            say(line_of(job))
+
+
+def line_of(job: "JobProgress") -> str:
+    facts = [f"{job.job}: {job.state}"]
+    if job.batch is not None:
+        facts.append(f"{job.rows:,} rows, {job.rows_per_second:,.0f}/s, lag {job.lag_total:,}")
+    if job.watermark is not None:
+        facts.append(f"watermark {job.watermark}")
+    if job.restarts:
+        facts.append(f"{job.restarts} restarts")
+    return ", ".join(facts) + (f" ({job.error})" if job.error else "")

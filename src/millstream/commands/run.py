@@ -1,0 +1,132 @@
+"""`millstream run`: run the jobs of an application, or say what a run would do."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from millstream.base.errors import Rejected
+from millstream.commands.job_lines import shown_jobs
+from millstream.commands.options import BadOption, Json
+from millstream.commands.output import counted, print_json, print_table, say
+from millstream.settings import parse_address
+
+if TYPE_CHECKING:
+    from millstream.app import App
+    from millstream.processing.jobs.prepared_job import PreparedJob
+
+
+def run(
+    file: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE",
+            help="The Python file that makes the App; FILE:NAME if it makes several.",
+        ),
+    ],
+    once: Annotated[
+        bool, typer.Option("--once", help="Process what is there now, then end.")
+    ] = False,
+    only: Annotated[
+        list[str] | None,
+        typer.Option("--only", metavar="NAME", help="Run this job. Repeatable."),
+    ] = None,
+    check: Annotated[
+        bool,
+        typer.Option(
+            "--check", help="Say for each job whether it can go on from its checkpoint; run none."
+        ),
+    ] = False,
+    rebuild: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--rebuild",
+            metavar="JOB",
+            help="Start this job over from the start of its topics. Its view is replaced when the "
+            "new one has caught up; into a topic, all rows are written again. Repeatable.",
+        ),
+    ] = None,
+    metrics_listen: Annotated[
+        str | None,
+        typer.Option(
+            "--metrics-listen",
+            metavar="HOST:PORT",
+            help="Serve the jobs' progress for Prometheus, on loopback.",
+        ),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Run the jobs of an application until Ctrl-C.
+
+    Ends with 1 if a job failed; the others go on until then. Spark runs in this process, or where
+    MILLSTREAM_SPARK says.
+    """
+    from millstream.commands.app_file import load_app
+
+    app = load_app(file)
+    try:
+        if check:
+            _check(app, only, as_json=json)
+        else:
+            _run(app, once=once, only=only, rebuild=rebuild or [], listen=metrics_listen, json=json)
+    finally:
+        app.close()
+
+
+def _run(
+    app: "App",
+    *,
+    once: bool,
+    only: list[str] | None,
+    rebuild: list[str],
+    listen: str | None,
+    json: bool,
+) -> None:
+    end_metrics = _serve(app, listen)
+    try:
+        with shown_jobs(as_json=json) as look:
+            done = app.jobs.run(once=once, only=only, rebuild=rebuild, look=look)
+    finally:
+        end_metrics()
+    if not json:
+        say(f"{counted(len(done), 'job')} {'done' if once else 'stopped'}")
+
+
+def _serve(app: "App", listen: str | None) -> Any:
+    if listen is None:
+        return lambda: None
+    from millstream.processing.jobs.job_metrics import serve_metrics
+
+    try:
+        address = parse_address(listen)
+    except ValueError:
+        allowed = "host:port, port 0 for any free one"
+        raise BadOption(option="--metrics-listen", value=listen, allowed=allowed) from None
+    url, end = serve_metrics(address.host, address.port, app.progress)
+    say(f"metrics on {url}")
+    return end
+
+
+# --- --check ----------------------------------------------------------------------------------
+
+
+def _check(app: "App", only: list[str] | None, *, as_json: bool) -> None:
+    found = [_checked(name, one) for name, one in app.jobs.prepared(only=only).items()]
+    if as_json:
+        print_json(found)
+    else:
+        rows = [[one["job"], one["verdict"], "; ".join(one["reasons"])] for one in found]
+        print_table(["JOB", "VERDICT", "WHY"], rows)
+    if not all(one["can_start"] for one in found):
+        raise typer.Exit(1)
+
+
+def _checked(name: str, found: "PreparedJob | Rejected") -> dict[str, Any]:
+    if isinstance(found, Rejected):
+        return {"job": name, "verdict": "refused", "can_start": False, "reasons": [str(found)]}
+    advice = [] if found.comparison.can_start else [f"`--rebuild {name}` starts it over"]
+    return {
+        "job": name,
+        "verdict": found.comparison.verdict,
+        "can_start": found.comparison.can_start,
+        "reasons": [*found.comparison.reasons, *advice, *found.notes],
+    }

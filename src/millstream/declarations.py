@@ -1,0 +1,90 @@
+"""From what an application writes to what every part reads: topics and tables as declared values.
+
+`app.topic("clicks", schema="user STRING, at TIMESTAMP", event_time="at", lateness="10 minutes")`
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+from millstream.base.declared import (
+    BadDeclaration,
+    DeclaredTable,
+    DeclaredTopic,
+    Encoding,
+    EventTime,
+    LatePolicy,
+    duration_ms,
+)
+from millstream.schemas.declaration import Declared, schema_of
+
+Duration = str | int | float
+Columns = str | Iterable[str]
+NEVER = "never"
+# What App.topic calls them, and what EventTime does.
+DURATIONS = {
+    "lateness": "lateness_ms",
+    "keep": "keep_ms",
+    "ahead": "ahead_ms_max",
+    "idle": "idle_ms",
+}
+
+
+def declared_topic(
+    name: str,
+    *,
+    schema: Declared | None = None,
+    key: Columns | None = None,
+    event_time: str | None = None,
+    encoding: Encoding = "json",
+    partitions: int | None = None,
+    **time: Duration | LatePolicy | None,
+) -> DeclaredTopic:
+    return DeclaredTopic(
+        name=name,
+        schema=None if schema is None else schema_of(schema),
+        key=columns(key),
+        encoding=encoding,
+        event_time=_event_time(name, event_time, time),
+        partitions=partitions,
+    )
+
+
+def declared_table(
+    name: str,
+    *,
+    schema: Declared,
+    key: Columns,
+    version_time: str | None = None,
+    encoding: Encoding = "json",
+    partitions: int | None = None,
+) -> DeclaredTable:
+    return DeclaredTable(
+        name=name,
+        schema=schema_of(schema),
+        key=columns(key),
+        encoding=encoding,
+        version_time=version_time,
+        partitions=partitions,
+    )
+
+
+def columns(given: Columns | None) -> tuple[str, ...]:
+    if given is None:
+        return ()
+    return (given,) if isinstance(given, str) else tuple(given)
+
+
+def _event_time(name: str, column: str | None, given: dict[str, Any]) -> EventTime | None:
+    terms = {term: value for term, value in given.items() if value is not None}
+    if column is None:
+        if terms:
+            raise BadDeclaration(f"{name}: {min(terms)}= needs event_time=, the column of the time")
+        return None
+    facts = {DURATIONS.get(term, term): _fact(name, term, terms[term]) for term in terms}
+    return EventTime(column=column, **facts)
+
+
+def _fact(name: str, term: str, given: Any) -> Any:
+    if term == "idle" and given == NEVER:
+        return None
+    return duration_ms(given, what=f"{name}: {term}") if term in DURATIONS else given

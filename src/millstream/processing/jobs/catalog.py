@@ -1,0 +1,98 @@
+"""What an application has declared: its topics and tables by name, and its jobs. Pure.
+
+A job finds its inputs here when it is declared, so a misspelt parameter is an error at its line,
+not when the job runs.
+"""
+
+import difflib
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from millstream.base.declared import BadDeclaration, DeclaredTable, DeclaredTopic
+from millstream.processing.jobs.job import Job, ToView
+
+Declared = DeclaredTopic | DeclaredTable
+
+
+class UnknownInput(BadDeclaration):
+    def __init__(self, *, job: str, name: str, known: Iterable[str]) -> None:
+        known = sorted(known)
+        near = difflib.get_close_matches(name, known, n=1)
+        there = ", ".join(known) or "none"
+        hint = f"Did you mean {near[0]}?" if near else "Declare it first, with app.topic(...)"
+        super().__init__(
+            f"job {job}: {name!r} is no topic or table of this app (there are: {there}). {hint}"
+        )
+        self.job, self.name, self.known = job, name, known
+
+
+class UnknownJob(BadDeclaration):
+    def __init__(self, *, name: str, known: Iterable[str]) -> None:
+        there = ", ".join(sorted(known)) or "none"
+        super().__init__(f"no job {name!r} in this app. There are: {there}")
+        self.name = name
+
+
+class Catalog:
+    """Names of inputs are unique, and so are names of jobs."""
+
+    def __init__(self) -> None:
+        self.inputs: dict[str, Declared] = {}
+        self.jobs: dict[str, Job] = {}
+        self._idle_alone: set[str] = set()
+
+    def declare(self, declared: Declared, *, idles_alone: bool = False) -> None:
+        """Declare it; the same again is no error.
+
+        `idles_alone`: its clock goes on while it is idle even if no other source waits for it.
+        """
+        if idles_alone:
+            self._idle_alone.add(declared.name)
+        known = self.inputs.setdefault(declared.name, declared)
+        if known != declared:
+            raise BadDeclaration(f"{declared.name} is declared already, otherwise: {known}")
+
+    def add(self, job: Job) -> None:
+        known = self.jobs.get(job.name)
+        if known is not None:
+            raise BadDeclaration(
+                f"two jobs with the name {job.name}: at {known.place} and at {job.place}. Rename "
+                "one of the functions, or give it name=..."
+            )
+        self.inputs_of(job)
+        self.jobs[job.name] = job
+
+    def inputs_of(self, job: Job) -> Mapping[str, Declared]:
+        """What each parameter of the job's function stands for."""
+        found = {parameter: self._input(job, name) for parameter, name in job.inputs.items()}
+        if sum(_has_time(declared) for declared in found.values()) > 1:
+            return found
+        return {parameter: self._alone(declared) for parameter, declared in found.items()}
+
+    def _alone(self, declared: Declared) -> Declared:
+        """A single source holds nobody back: no batches for the sake of its clock."""
+        if not isinstance(declared, DeclaredTopic) or declared.event_time is None:
+            return declared
+        if declared.name in self._idle_alone:
+            return declared
+        return replace(declared, event_time=replace(declared.event_time, idle_ms=None))
+
+    def _input(self, job: Job, name: str) -> Declared:
+        if name in self.inputs:
+            return self.inputs[name]
+        view = self.jobs.get(name)
+        if view is not None and isinstance(view.output, ToView):
+            raise BadDeclaration(
+                f"job {job.name}: {name!r} is a view, and a view cannot be an input yet: write it "
+                "into a topic with @app.job(to=...), and declare that as a table"
+            )
+        raise UnknownInput(job=job.name, name=name, known=self.inputs)
+
+    def job(self, name: str) -> Job:
+        if name not in self.jobs:
+            raise UnknownJob(name=name, known=self.jobs)
+        return self.jobs[name]
+
+
+def _has_time(declared: Declared) -> bool:
+    return isinstance(declared, DeclaredTopic) and declared.event_time is not None

@@ -1,0 +1,201 @@
+"""Runs one job: starts its query, watches it, and starts it again when what failed may pass.
+
+One per job, in a thread of its own; `supervisor.py` has them all. What to do after a failure is
+decided in pure files: `job_failure.py` and `restart_policy.py`.
+"""
+
+import contextlib
+import json
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from millstream.base.errors import Rejected, Retryable
+from millstream.base.quantity import SECOND_MS
+from millstream.processing.jobs.blame import blamed
+from millstream.processing.jobs.catalog import Declared
+from millstream.processing.jobs.checkpoints import Manifest
+from millstream.processing.jobs.job import Job
+from millstream.processing.jobs.job_counts import JobCounts
+from millstream.processing.jobs.job_failure import Failure, failure_from
+from millstream.processing.jobs.job_output import open_output
+from millstream.processing.jobs.prepared_job import PreparedJob, Surroundings, prepare
+from millstream.processing.jobs.progress import JobProgress, advanced
+from millstream.processing.jobs.restart_policy import RestartPolicy
+
+WATCH_SECONDS = 0.2
+COUNT_SECONDS = 10.0
+
+
+class EndedByAnother(Rejected):
+    def __init__(self, *, job: str) -> None:
+        super().__init__(
+            f"job {job}: its query was stopped by somebody else: another query of this process "
+            "took its checkpoint, or called stop()"
+        )
+        self.job = job
+
+
+class JobRun:
+    """`progress` and `failure` may be read by any thread; `stop` may be called by any.
+
+    `once` runs over what is there now, then ends. `rebuild` starts the job over, once.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        inputs: Mapping[str, Declared],
+        around: Surroundings,
+        *,
+        once: bool = False,
+        rebuild: bool = False,
+        policy: RestartPolicy | None = None,
+    ) -> None:
+        self.job = job
+        self.progress = JobProgress(job=job.name)
+        self.failure: Failure | None = None
+        self._inputs, self._around = inputs, around
+        self._once, self._rebuild = once, rebuild
+        self._policy = policy or RestartPolicy()
+        self._stopping = threading.Event()
+        self._failures = 0
+        self._prepared: PreparedJob | None = None
+        self._count_due = 0.0
+        self._counted_batch: int | None = None
+        self._counts = JobCounts(
+            around.brokers,
+            around.client,
+            job=job.name,
+            topics=[declared.name for declared in inputs.values()],
+        )
+
+    def stop(self) -> None:
+        """Ask it to end; the batch that runs is given up, and repeated by the next start."""
+        self._stopping.set()
+
+    def run(self) -> None:
+        """Until it is done, stopped, or fails for good."""
+        while not self._stopping.is_set():
+            try:
+                self._run_query()
+                break
+            except Exception as error:  # Spark's types vary: what they say decides
+                if self._stopping.is_set():
+                    break
+                if not self._wait_after(self._failure_of(error)):
+                    return
+        self._set(state="stopped" if self._stopping.is_set() else "done")
+
+    def _failure_of(self, error: Exception) -> Failure:
+        failure = failure_from(error)
+        if failure.is_passing or self._prepared is None:
+            return failure
+        return blamed(failure, self._prepared, self._inputs)
+
+    def _wait_after(self, failure: Failure) -> bool:
+        """Wait for the next attempt; False: there is none."""
+        self._failures += 1
+        delay_ms = self._policy.delay_ms(self._failures) if failure.is_passing else None
+        if delay_ms is None:
+            self.failure = failure
+            self._set(state="failed", error=str(failure))
+            return False
+        restarts = self.progress.restarts + 1
+        self._set(state="waiting", error=str(failure), restarts=restarts)
+        self._stopping.wait(delay_ms / SECOND_MS)
+        return True
+
+    def _run_query(self) -> None:
+        self._prepared = None
+        prepared = prepare(self.job, self._inputs, self._around, rebuild=self._rebuild)
+        prepared.require_startable()
+        self._prepared = prepared
+        make_active(prepared.frame.sparkSession)
+        started = replace(prepared.manifest, starts=prepared.manifest.starts + 1)
+        prepared.directory.write(started)
+        self._rebuild = False
+        output = open_output(prepared, self._around)
+        query = self._configured(output.writer, prepared).start()
+        try:
+            self._watch(query, on_caught_up=lambda: self._settle(prepared, started, output.serve))
+        finally:
+            query.stop()
+            output.close()
+
+    def _configured(self, writer: DataStreamWriter, prepared: PreparedJob) -> DataStreamWriter:
+        writer = (
+            writer.queryName(self.job.name)
+            .outputMode(prepared.mode)
+            .option("checkpointLocation", str(prepared.checkpoint))
+        )
+        if self._once:
+            return writer.trigger(availableNow=True)
+        if self.job.trigger_ms is not None:
+            return writer.trigger(processingTime=f"{self.job.trigger_ms} milliseconds")
+        return writer
+
+    def _watch(self, query: StreamingQuery, *, on_caught_up: Callable[[], None]) -> None:
+        """Until the query ends or is to stop; raises what it failed with."""
+        self._set(state="running")
+        has_caught_up = False
+        while not self._stopping.wait(WATCH_SECONDS):
+            is_active = bool(query.isActive)
+            self._note(query)
+            if not is_active:
+                self._require_done(query)
+            self._count(at_once=not is_active)
+            if not has_caught_up and (not is_active or self.progress.has_caught_up):
+                on_caught_up()
+                has_caught_up = True
+            if not is_active:
+                return
+
+    def _require_done(self, query: StreamingQuery) -> None:
+        if error := query.exception():
+            raise error
+        if not self._once:
+            raise EndedByAnother(job=self.job.name)
+
+    def _note(self, query: StreamingQuery) -> None:
+        """Take what Spark reports. Of batches quicker than we look, all are counted."""
+        last: Any = query.lastProgress
+        if last is None or last["timestamp"] == self.progress.reported:
+            return
+        missed = (self.progress.batch or 0) + 1 < int(last["batchId"])
+        reports: list[Any] = list(query.recentProgress) if missed else [last]
+        seen = self.progress.reported or ""
+        for report in reports:
+            if str(report["timestamp"]) > seen:
+                self.progress = advanced(self.progress, json.loads(report.json))
+        if self.progress.batch is not None:
+            self._failures = 0
+
+    def _count(self, *, at_once: bool) -> None:
+        """Ask what was set aside, now and then, after a batch: then the broker is there."""
+        now, batch = time.monotonic(), self.progress.batch
+        if at_once or (now >= self._count_due and batch != self._counted_batch):
+            self._count_due, self._counted_batch = now + COUNT_SECONDS, batch
+            with contextlib.suppress(Retryable):
+                self._set(late=self._counts.late(), dead=self._counts.dead())
+
+    def _settle(self, prepared: PreparedJob, manifest: Manifest, serve: Callable[[], None]) -> None:
+        """A new generation that has caught up takes the place of the one before."""
+        if manifest.previous is not None:
+            serve()
+            prepared.directory.forget_previous(manifest)
+
+    def _set(self, **facts: Any) -> None:
+        self.progress = replace(self.progress, **facts)
+
+
+def make_active(session: SparkSession) -> None:
+    """Spark looks a sink up in the session of the thread: a thread of ours has none."""
+    jvm: Any = session._jvm
+    jvm.org.apache.spark.sql.SparkSession.setActiveSession(session._jsparkSession)

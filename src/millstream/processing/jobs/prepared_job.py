@@ -1,0 +1,220 @@
+"""A job made ready to start: its function called, its plan looked at, its checkpoint judged.
+
+Nothing is written and no query runs, so a dry run (`millstream run --check`) does the same. What
+the function raises is told with the job and the line.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Protocol
+
+from pyspark.sql import DataFrame, SparkSession
+
+from millstream.base.declared import DeclaredTopic
+from millstream.base.errors import MillstreamError, Rejected
+from millstream.base.ports import ViewWriter
+from millstream.processing.jobs.catalog import Declared
+from millstream.processing.jobs.checkpoints import (
+    FROZEN_SETTINGS,
+    JobDirectory,
+    Manifest,
+    first_manifest,
+    frozen_differences,
+    next_generation,
+)
+from millstream.processing.jobs.job import Job, code_mark
+from millstream.processing.jobs.job_failure import failure_from, place_of
+from millstream.processing.jobs.plan_node import shape_of
+from millstream.processing.jobs.plan_reader import output_mode, read_plan
+from millstream.processing.jobs.plan_shape import Comparison, PlanShape, compare
+from millstream.processing.reading.event_time import current_event_time
+from millstream.processing.reading.frames import Reading, stream_frame
+from millstream.processing.reading.topic_source import TopicSource
+from millstream.processing.writing.topic_sink import TopicSink
+
+
+class FunctionRaised(Rejected):
+    def __init__(self, *, job: str, place: str, reason: str) -> None:
+        super().__init__(f"job {job}: its function raised {reason} (at {place})")
+        self.job, self.place, self.reason = job, place, reason
+
+
+class NotAFrame(Rejected):
+    def __init__(self, *, job: str, place: str, found: object) -> None:
+        what = "a frame that is no stream" if isinstance(found, DataFrame) else repr(found)
+        super().__init__(
+            f"job {job}: its function (at {place}) returned {what}; it must return a DataFrame "
+            "made of its inputs"
+        )
+        self.job, self.place, self.found = job, place, found
+
+
+class CannotGoOn(Rejected):
+    def __init__(self, *, job: str, comparison: Comparison) -> None:
+        super().__init__(
+            f"job {job} {comparison}. Its checkpoint is of another shape: start it over with "
+            f"`millstream run --rebuild {job}`, or undo the change"
+        )
+        self.job, self.comparison = job, comparison
+
+
+class JobView(ViewWriter, Protocol):
+    """A view that a job can rebuild: a new generation is read once it is served."""
+
+    def serve(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Surroundings:
+    """What all jobs of an app run with. `open_view` opens the store of a view's generation."""
+
+    session: SparkSession
+    brokers: str
+    directory: Path
+    open_view: Callable[[Job, int], JobView]
+    client: Mapping[str, str] = field(default_factory=dict)
+    topics: Mapping[str, Declared] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PreparedJob:
+    """`notes` are what should be said before it starts."""
+
+    job: Job
+    frame: DataFrame
+    mode: str
+    manifest: Manifest
+    comparison: Comparison
+    directory: JobDirectory
+    reading: Reading
+    notes: tuple[str, ...] = ()
+
+    @property
+    def checkpoint(self) -> Path:
+        return self.directory.checkpoint(self.manifest.generation)
+
+    def require_startable(self) -> None:
+        if not self.comparison.can_start:
+            raise CannotGoOn(job=self.job.name, comparison=self.comparison)
+
+
+def prepare(
+    job: Job, inputs: Mapping[str, Declared], around: Surroundings, *, rebuild: bool = False
+) -> PreparedJob:
+    directory = JobDirectory(around.directory / job.name, job=job.name)
+    old = directory.manifest()
+    session = session_for(job, around.session)
+    settings = {name: session.conf.get(name) or "" for name in FROZEN_SETTINGS}
+    # The manifest's run is not known before the shape is, nor the shape before the frames are:
+    # a job without a manifest gets its run first.
+    manifest = _manifest(job, old, settings, rebuild=rebuild)
+    begun = manifest if directory.has_begun(manifest.generation) else None
+    reading = _reading(job, around, directory, manifest)
+    frame = call_function(job, inputs, session, reading)
+    plan = read_plan(frame)
+    shape = shape_of(plan, output=str(job.output))
+    return PreparedJob(
+        job=job,
+        frame=frame,
+        mode=job.output_mode or output_mode(frame, plan, job=job.name),
+        manifest=replace(
+            manifest,
+            shape=shape,
+            code=code_mark(job.function),
+            settings=begun.settings if begun else settings,
+        ),
+        comparison=_comparison(job, begun, shape),
+        directory=directory,
+        reading=reading,
+        notes=tuple(frozen_differences(begun, settings)) if begun else (),
+    )
+
+
+def session_for(job: Job, session: SparkSession) -> SparkSession:
+    """The app's session; for a job with settings one of its own, in the same Spark."""
+    if not job.settings:
+        return session
+    own = session.newSession()
+    own.dataSource.register(TopicSource)
+    own.dataSource.register(TopicSink)
+    for name, value in job.settings.items():
+        own.conf.set(name, value)
+    return own
+
+
+def _manifest(
+    job: Job, old: Manifest | None, settings: Mapping[str, str], *, rebuild: bool
+) -> Manifest:
+    unknown = PlanShape(sources={})
+    if old is None:
+        return first_manifest(job.name, unknown, "", settings)
+    return next_generation(old, unknown, "", settings) if rebuild else old
+
+
+def _comparison(job: Job, old: Manifest | None, shape: PlanShape) -> Comparison:
+    if old is None:
+        return Comparison(verdict="new")
+    return compare(old.shape, shape, same_code=old.code == code_mark(job.function))
+
+
+def _reading(
+    job: Job, around: Surroundings, directory: JobDirectory, manifest: Manifest
+) -> Reading:
+    return Reading(
+        brokers=around.brokers,
+        client=around.client,
+        job=job.name,
+        run=manifest.run,
+        checkpoint=str(directory.checkpoint(manifest.generation).absolute()),
+        records_max=job.records_max,
+    )
+
+
+def call_function(
+    job: Job, inputs: Mapping[str, Declared], session: SparkSession, reading: Reading
+) -> DataFrame:
+    """The job's frame over streams of its inputs."""
+    frames = {
+        parameter: stream_frame(session, declared, reading, name=source)
+        for (parameter, declared), source in zip(inputs.items(), _sources(inputs), strict=True)
+    }
+    frame = called(job, frames, event_time_in(inputs.values()))
+    if not isinstance(frame, DataFrame) or not frame.isStreaming:
+        raise NotAFrame(job=job.name, place=job.place, found=frame)
+    return frame
+
+
+def called(job: Job, frames: Mapping[str, DataFrame], event_time: str | None) -> DataFrame:
+    token = current_event_time.set(event_time)
+    try:
+        return job.function(**frames)  # type: ignore[no-any-return]  # looked at by the caller
+    except MillstreamError:
+        raise
+    except Exception as error:
+        place = place_of(job.function, error) or job.place
+        reason = f"{type(error).__name__}: {failure_from(error).reason}"
+        raise FunctionRaised(job=job.name, place=place, reason=reason) from error
+    finally:
+        current_event_time.reset(token)
+
+
+def _sources(inputs: Mapping[str, Declared]) -> list[str]:
+    """Named by topic, so that a parameter can be renamed; a topic that is read twice, by both."""
+    names = [declared.name for declared in inputs.values()]
+    return [
+        name if names.index(name) == at else f"{name}.{parameter}"
+        for at, (parameter, name) in enumerate(zip(inputs, names, strict=True))
+    ]
+
+
+def event_time_in(inputs: Iterable[Declared]) -> str | None:
+    """The column that windows mean which name none: if all topics of the job agree on one."""
+    columns = {
+        declared.event_time.column
+        for declared in inputs
+        if isinstance(declared, DeclaredTopic) and declared.event_time is not None
+    }
+    return columns.pop() if len(columns) == 1 else None

@@ -1,0 +1,104 @@
+"""How a job gets on, as data: rows, rates, watermark, state, lag, what went wrong. Pure.
+
+Made from the reports that Spark gives of every batch (docs: StreamingQueryProgress). Counts are of
+this run of the program; the watermark and the state are of the job.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Literal
+
+JobState = Literal["starting", "running", "waiting", "done", "stopped", "failed"]
+LONG_AGO = "1970-01-01T00:00:00"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobProgress:
+    """`lag` is what each source has still to read, in offsets. None: not known yet.
+
+    "waiting" is for a restart after a failure, "done" for a run over what was there.
+    `batch` is the last one that was completed, `reported` when Spark last told. `late` and
+    `dead` are events of all runs.
+    """
+
+    job: str
+    state: JobState = "starting"
+    batch: int | None = None
+    reported: str | None = None
+    rows: int = 0
+    rows_per_second: float = 0.0
+    batch_ms: int | None = None
+    watermark: str | None = None
+    state_rows: int = 0
+    state_bytes: int = 0
+    lag: Mapping[str, int] = field(default_factory=dict)
+    late: int | None = None
+    dead: int | None = None
+    restarts: int = 0
+    error: str | None = None
+
+    @property
+    def lag_total(self) -> int:
+        return sum(self.lag.values())
+
+    @property
+    def has_caught_up(self) -> bool:
+        return self.batch is not None and self.lag_total == 0
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self) | {"lag": dict(self.lag)}
+
+
+def advanced(progress: JobProgress, report: Mapping[str, Any]) -> JobProgress:
+    """The progress after one more report of Spark's. The same report twice counts once."""
+    if report["timestamp"] == progress.reported:
+        return progress
+    # An idle source is reported with the number of the batch to come.
+    is_done = "addBatch" in (report.get("durationMs") or {})
+    return replace(
+        progress,
+        state="running",
+        reported=str(report["timestamp"]),
+        batch=int(report["batchId"]) if is_done else progress.batch,
+        rows=progress.rows + int(report.get("numInputRows") or 0),
+        rows_per_second=float(report.get("processedRowsPerSecond") or 0.0),
+        batch_ms=int(report.get("batchDuration") or 0),
+        watermark=_watermark(report.get("eventTime") or {}) or progress.watermark,
+        state_rows=_total(report, "numRowsTotal"),
+        state_bytes=_total(report, "memoryUsedBytes"),
+        lag=dict(_lags(report.get("sources") or ())),
+    )
+
+
+def _watermark(event_time: Mapping[str, str]) -> str | None:
+    found = event_time.get("watermark")
+    return None if found is None or found.startswith(LONG_AGO) else found
+
+
+def _total(report: Mapping[str, Any], name: str) -> int:
+    return sum(int(one.get(name) or 0) for one in report.get("stateOperators") or ())
+
+
+def _lags(sources: Any) -> Any:
+    for number, source in enumerate(sources):
+        reached, latest = source.get("endOffset"), source.get("latestOffset")
+        if isinstance(reached, Mapping) and isinstance(latest, Mapping):
+            yield ", ".join(topics_in(latest)) or str(number), lag_between(reached, latest)
+
+
+def topics_in(position: Mapping[str, Any]) -> list[str]:
+    """A position has topics by name, and words of its own that start with @."""
+    return [name for name in position if not name.startswith("@")]
+
+
+def lag_between(reached: Mapping[str, Any], latest: Mapping[str, Any]) -> int:
+    """Offsets from a position to the end; markers and compacted records count too."""
+    return sum(
+        max(0, int(end) - _offset(reached, topic, number))
+        for topic in topics_in(latest)
+        for number, end in latest[topic]["offsets"].items()
+    )
+
+
+def _offset(reached: Mapping[str, Any], topic: str, number: str) -> int:
+    return int(reached.get(topic, {}).get("offsets", {}).get(number, 0))

@@ -1,0 +1,89 @@
+"""Runs the jobs of an app side by side, and ends them together: each in a thread of its own.
+
+A job that fails for good does not stop the others. SIGINT and SIGTERM ask all to end; a second one
+does not wait.
+"""
+
+import contextlib
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from types import FrameType
+
+from millstream.processing.jobs.job_failure import Failure
+from millstream.processing.jobs.job_run import JobRun
+from millstream.processing.jobs.progress import JobProgress
+
+LOOK_SECONDS = 0.2
+
+
+class Supervisor:
+    """Of jobs that run in this process."""
+
+    def __init__(self, runs: Sequence[JobRun]) -> None:
+        self._runs = runs
+        self._stopping = threading.Event()
+
+    @property
+    def progress(self) -> list[JobProgress]:
+        return [run.progress for run in self._runs]
+
+    @property
+    def failures(self) -> dict[str, Failure]:
+        return {run.job.name: run.failure for run in self._runs if run.failure is not None}
+
+    def stop(self) -> None:
+        self._stopping.set()
+        for run in self._runs:
+            run.stop()
+
+    def run(self, *, look: Callable[[list[JobProgress]], None] | None = None) -> None:
+        """Until every job is done, or has failed, or `stop`; `look` sees the progress now and then.
+
+        In the main thread it also ends by a signal.
+        """
+        threads = [
+            threading.Thread(target=run.run, name=run.job.name, daemon=True) for run in self._runs
+        ]
+        with self._signals():
+            for thread in threads:
+                thread.start()
+            try:
+                self._await(threads, look)
+            finally:
+                self.stop()
+            for thread in threads:
+                thread.join()
+        if look is not None:
+            look(self.progress)
+
+    def _await(
+        self,
+        threads: Sequence[threading.Thread],
+        look: Callable[[list[JobProgress]], None] | None,
+    ) -> None:
+        while any(thread.is_alive() for thread in threads):
+            if look is not None:
+                look(self.progress)
+            self._stopping.wait(LOOK_SECONDS)
+            if self._stopping.is_set():
+                return
+
+    @contextlib.contextmanager
+    def _signals(self) -> Iterator[None]:
+        """Spark's own handler would cancel batches, and raise wherever the program is."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+
+        def end(_number: int, _frame: FrameType | None) -> None:
+            if self._stopping.is_set():
+                raise KeyboardInterrupt
+            self.stop()
+
+        before = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)

@@ -1,0 +1,69 @@
+"""What a checkpoint says of a job's batches: whose they are, and where each one has read to.
+
+Spark writes both before a batch runs. Read on the driver, while the batch is written.
+"""
+
+import json
+import os
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from millstream.base.errors import Corrupt
+from millstream.base.ports import Positions
+from millstream.processing.reading.offset_log import OFFSETS, ends_in, local_path
+
+METADATA = "metadata"
+
+
+class CheckpointUnreadable(Corrupt):
+    def __init__(self, *, checkpoint: str, problem: str) -> None:
+        super().__init__(f"The checkpoint {checkpoint} cannot be read ({problem})")
+        self.checkpoint, self.problem = checkpoint, problem
+
+
+class BatchLog:
+    """Of the checkpoint that a job runs with."""
+
+    def __init__(self, checkpoint: str | Path) -> None:
+        self._checkpoint = str(checkpoint)
+
+    @cached_property
+    def query(self) -> str:
+        """Spark's name for the checkpoint: a new one has a new name."""
+        return str(json.loads(self._text(METADATA))["id"])
+
+    def positions(self, batch: int) -> Positions:
+        """By topic and partition. Two sources may read one topic: the one that is behind counts."""
+        found: dict[str, dict[int, int]] = {}
+        for end in ends_in(self._text(OFFSETS, str(batch))):
+            for topic, offsets in _offsets_in(end):
+                kept = found.setdefault(topic, offsets)
+                found[topic] = {at: min(kept.get(at, 0), offsets.get(at, 0)) for at in kept}
+        return found
+
+    def _text(self, *names: str) -> str:
+        try:
+            return file_text(self._checkpoint, *names)
+        except OSError as error:
+            raise CheckpointUnreadable(checkpoint=self._checkpoint, problem=str(error)) from error
+
+
+def _offsets_in(end: dict[str, Any]) -> list[tuple[str, dict[int, int]]]:
+    """What is a position in topics; sources of others have their own."""
+    return [
+        (topic, {int(number): int(offset) for number, offset in at["offsets"].items()})
+        for topic, at in end.items()
+        if isinstance(at, dict) and "offsets" in at
+    ]
+
+
+def file_text(checkpoint: str, *names: str) -> str:
+    """A file of a checkpoint, wherever that is."""
+    if (local := local_path(checkpoint)) is not None:
+        return Path(os.path.join(local, *names)).read_text(encoding="utf-8")
+    from pyarrow import fs
+
+    store, path = fs.FileSystem.from_uri(checkpoint)
+    with store.open_input_stream("/".join((path, *names))) as stream:
+        return bytes(stream.read()).decode("utf-8")

@@ -1,0 +1,147 @@
+"""Rows of an application into its declared topics, each durable when the call returns.
+
+A row is a mapping, a dataclass or a pydantic model that fits the topic's schema; with `_change`
+"delete" it needs only its key, and deletes the row of a table. A topic without a schema takes
+bytes, text or a `Record`. What does not fit is refused before anything of the call is sent.
+"""
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from millstream.base.declared import DeclaredTable, DeclaredTopic
+from millstream.base.errors import Rejected, Retryable
+from millstream.base.record import Record
+from millstream.queues.outbox import Outbox, PutFailed, PutRefused, Receipt
+from millstream.schemas.registration import settle_writer
+from millstream.schemas.schema_topic import TOPIC, SchemaTopic
+
+Declared = DeclaredTopic | DeclaredTable
+ToRecord = Callable[[Any], Record]
+BROKERS_DEFAULT = -1
+BOOTSTRAP = "bootstrap.servers"
+COMPACTED = {"cleanup.policy": "compact"}
+
+
+class PublishFailed(Retryable):
+    """It may be in the topic or not: after an unanswered request nobody knows."""
+
+    def __init__(self, *, topic: str, reason: str) -> None:
+        super().__init__(f"{topic}: a row was not confirmed ({reason}); publish it again")
+        self.topic, self.reason = topic, reason
+
+
+class PublishRefused(Rejected):
+    def __init__(self, *, topic: str, reason: str) -> None:
+        super().__init__(f"{topic}: a row was refused ({reason})")
+        self.topic, self.reason = topic, reason
+
+
+class NotARawValue(Rejected):
+    def __init__(self, *, topic: str, found: object) -> None:
+        super().__init__(
+            f"{topic} has no schema: publish bytes, text or a Record, not {type(found).__name__}; "
+            "or declare its schema"
+        )
+        self.topic = topic
+
+
+class Publisher:
+    """Thread-safe; makes a topic and registers its schema when it is first written."""
+
+    def __init__(self, config: Mapping[str, Any], *, schemas_topic: str = TOPIC) -> None:
+        self._config, self._schemas_topic = config, schemas_topic
+        self._lock = threading.Lock()
+        self._outbox: Outbox | None = None
+        self._ready: dict[str, ToRecord] = {}
+
+    def publish(self, declared: Declared, rows: Any) -> Any:
+        """A receipt for a row, where it is; a list of them for a list of rows."""
+        if not is_several(rows):
+            return self._publish(declared, [rows])[0]
+        return self._publish(declared, list(rows))
+
+    def _publish(self, declared: Declared, rows: Sequence[Any]) -> list[Receipt]:
+        with self._lock:
+            to_record = self._ready.get(declared.name) or self._prepare(declared)
+            outbox = self._usable_outbox()
+        records = [to_record(row) for row in rows]
+        try:
+            return outbox.put(declared.name, records)
+        except PutFailed as error:
+            raise PublishFailed(topic=error.topic, reason=error.reason) from None
+        except PutRefused as error:
+            raise PublishRefused(topic=error.topic, reason=error.reason) from None
+
+    def close(self) -> None:
+        with self._lock:
+            outbox, self._outbox = self._outbox, None
+        if outbox is not None:
+            outbox.close()
+
+    def _usable_outbox(self) -> Outbox:
+        if self._outbox is None or self._outbox.is_broken:
+            self._outbox = Outbox("app.publish", self._config)
+        return self._outbox
+
+    def _prepare(self, declared: Declared) -> ToRecord:
+        with SchemaTopic(self._config, name=self._schemas_topic) as schemas:
+            if declared.schema is not None:
+                settle_writer(schemas, declared)
+        make_declared_topic(self._config, declared)
+        self._ready[declared.name] = record_maker(declared)
+        return self._ready[declared.name]
+
+
+def make_declared_topic(config: Mapping[str, Any], declared: Declared) -> None:
+    """Make the topic as it was declared, unless it is there; a table's is compacted."""
+    from millstream.processing.kafka_clients import make_topic
+
+    brokers = config[BOOTSTRAP]
+    client = {name: value for name, value in config.items() if name != BOOTSTRAP}
+    if not _is_there(brokers, client, declared.name):
+        options = COMPACTED if isinstance(declared, DeclaredTable) else declared.options
+        partitions = declared.partitions or BROKERS_DEFAULT
+        make_topic(brokers, client, declared.name, partitions=partitions, config=options)
+
+
+def _is_there(brokers: str, client: Mapping[str, Any], topic: str) -> bool:
+    """Asks for all topics: to ask for one by its name may make it. Who may not make one may ask."""
+    from millstream.processing.kafka_clients import PATIENCE_SECONDS, admin_client, translated
+
+    admin = admin_client(brokers, client)
+    found = translated(
+        lambda: admin.list_topics(timeout=PATIENCE_SECONDS),
+        doing=f"look for topic {topic}",
+        brokers=brokers,
+    )
+    return topic in found.topics
+
+
+def record_maker(declared: Declared) -> ToRecord:
+    if declared.schema is None:
+        return lambda row: raw_record(declared.name, row)
+    from millstream.values.row_records import row_records  # needs pyarrow
+
+    records = row_records(declared, declared.schema)
+
+    def to_record(row: Any) -> Record:
+        key, value = records.record(row)
+        return Record(key=key, value=value)
+
+    return to_record
+
+
+def raw_record(topic: str, found: Any) -> Record:
+    match found:
+        case Record():
+            return found
+        case str():
+            return Record(value=found.encode())
+        case bytes() | bytearray() | memoryview():
+            return Record(value=bytes(found))
+    raise NotARawValue(topic=topic, found=found)
+
+
+def is_several(rows: Any) -> bool:
+    return isinstance(rows, list | tuple | Iterator)

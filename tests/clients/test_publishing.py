@@ -1,0 +1,121 @@
+"""Rows of an application into its topics: durable, in the declared shape, with its schema."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import ConfigResource
+
+from millstream.base.declared import DeclaredTable, DeclaredTopic
+from millstream.base.record import Record
+from millstream.publishing import NotARawValue, Publisher
+from millstream.schemas.compatibility import IncompatibleSchema, UnreadableTopic
+from millstream.schemas.declaration import schema_of
+from millstream.schemas.registration import settle_reader
+from millstream.schemas.schema_book import DamagedSchemaRecord, OtherEncoding
+from millstream.schemas.schema_topic import SchemaTopic
+from millstream.values.row_records import BadRow
+from tests.clients.steps import Sent, create_topic, end_offset, produce, read, unique_name
+
+
+@pytest.fixture
+def name() -> str:
+    """Of a topic that is not there yet."""
+    return unique_name("sales")
+
+
+@pytest.fixture
+def publisher(bootstrap: str, name: str) -> Iterator[Publisher]:
+    publisher = opened(bootstrap, name)
+    yield publisher
+    publisher.close()
+
+
+def opened(bootstrap: str, name: str) -> Publisher:
+    config = {"bootstrap.servers": bootstrap, "log_level": 3}
+    return Publisher(config, schemas_topic=f"_schemas-{name}")
+
+
+def sales(name: str, ddl: str = "id BIGINT NOT NULL, item STRING", **terms: Any) -> DeclaredTopic:
+    return DeclaredTopic(name=name, schema=schema_of(ddl), key=("id",), **terms)
+
+
+def test_rows_are_in_the_topic_when_the_call_returns(
+    bootstrap: str, publisher: Publisher, name: str
+) -> None:
+    receipt = publisher.publish(sales(name, partitions=1), {"id": 1, "item": "tea"})
+    assert (receipt.topic, receipt.partition, receipt.offset) == (name, 0, 0)
+    receipts = publisher.publish(sales(name), [{"id": 2}, {"id": 3}])
+    assert [one.offset for one in receipts] == [1, 2]
+    found = [(one.key(), json.loads(one.value() or b"")) for one in read(bootstrap, name, 3)]
+    assert found[:2] == [(b"1", {"id": 1, "item": "tea"}), (b"2", {"id": 2, "item": None})]
+
+
+def test_a_bad_row_keeps_back_all_of_its_call(
+    bootstrap: str, publisher: Publisher, name: str
+) -> None:
+    topic = sales(name, partitions=1)
+    with pytest.raises(BadRow, match="`id`: expected BIGINT, found 'two'"):
+        publisher.publish(topic, [{"id": 1}, {"id": "two"}])
+    assert end_offset(bootstrap, name) == 0
+    assert publisher.publish(topic, {"id": 1}).offset == 0
+
+
+def test_a_table_is_compacted_and_takes_deletes(
+    bootstrap: str, publisher: Publisher, admin: AdminClient, name: str
+) -> None:
+    table = DeclaredTable(name=name, schema=schema_of("id BIGINT, item STRING"), key=("id",))
+    publisher.publish(table, {"id": 1, "item": "tea"})
+    publisher.publish(table, {"id": 1, "_change": "delete"})
+    _, tombstone = read(bootstrap, name, 2)
+    assert (tombstone.key(), tombstone.value()) == (b"1", None)
+    resource = ConfigResource("topic", name)
+    config = admin.describe_configs([resource])[resource].result()
+    assert config["cleanup.policy"].value == "compact"
+
+
+def test_a_topic_without_a_schema_takes_records(
+    bootstrap: str, publisher: Publisher, name: str
+) -> None:
+    topic = DeclaredTopic(name=name, partitions=1)
+    publisher.publish(topic, [b"a", "b", Record(key=b"k", value=None)])
+    found = [(one.key(), one.value()) for one in read(bootstrap, name, 3)]
+    assert found == [(None, b"a"), (None, b"b"), (b"k", None)]
+    with pytest.raises(NotARawValue, match="has no schema: publish bytes, text or a Record"):
+        publisher.publish(topic, {"id": 1})
+
+
+def test_a_next_version_may_add_and_widen(bootstrap: str, name: str) -> None:
+    for ddl in ("id INT NOT NULL", "id BIGINT NOT NULL, item STRING"):
+        publisher = opened(bootstrap, name)
+        publisher.publish(sales(name, ddl), {"id": 1})
+        publisher.close()
+    publisher = opened(bootstrap, name)
+    with pytest.raises(IncompatibleSchema, match="`id` was BIGINT and is STRING"):
+        publisher.publish(sales(name, "id STRING"), {"id": "1"})
+    with pytest.raises(OtherEncoding):
+        publisher.publish(sales(name, encoding="avro"), {"id": 1})
+    publisher.close()
+
+
+def test_a_reader_may_leave_fields_out(bootstrap: str, publisher: Publisher, name: str) -> None:
+    publisher.publish(sales(name), {"id": 1})
+    with SchemaTopic({"bootstrap.servers": bootstrap}, name=f"_schemas-{name}") as schemas:
+        settle_reader(schemas, sales(name, "id BIGINT NOT NULL"))
+        assert len(schemas.versions(name)) == 1
+        settle_reader(schemas, sales(name, "id BIGINT NOT NULL, item STRING, note STRING"))
+        assert len(schemas.versions(name)) == 2
+        with pytest.raises(UnreadableTopic, match="`item` was STRING and is INT"):
+            settle_reader(schemas, sales(name, "id BIGINT NOT NULL, item INT"))
+
+
+def test_the_schemas_of_another_registry_are_told_from_ours(
+    bootstrap: str, publisher: Publisher, admin: AdminClient, name: str
+) -> None:
+    create_topic(admin, f"_schemas-{name}", config={"cleanup.policy": "compact"})
+    registry = Sent(key=b'{"keytype":"SCHEMA","subject":"x"}', value=b'{"subject":"x","id":1}')
+    produce(bootstrap, f"_schemas-{name}", [registry])
+    with pytest.raises(DamagedSchemaRecord, match=r"the setting schemas_topic \(MILLSTREAM_SCHEM"):
+        publisher.publish(sales(name), {"id": 1})

@@ -1,0 +1,232 @@
+"""Jobs of an App: from declared topics into views, topics and functions, and what may change."""
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from millstream import App
+from millstream.base.ports import BatchReceipt
+from millstream.processing.jobs.progress import JobProgress
+from tests.clients.steps import read, unique_name
+from tests.support.waiting import eventually
+
+WITHIN_S = 100
+SCHEMA = "user STRING, url STRING, at TIMESTAMP"
+NOON = datetime(2026, 7, 1, 12, tzinfo=UTC)
+
+
+def click(url: str, user: str = "ada", at: datetime = NOON) -> dict[str, Any]:
+    return {"user": user, "url": url, "at": at}
+
+
+@pytest.fixture
+def topic() -> str:
+    return unique_name("clicks")
+
+
+@pytest.fixture
+def shop(spark: SparkSession, bootstrap: str, tmp_path: Path, topic: str) -> Iterator[Any]:
+    """Opens an App over the same data and topic, as often as one likes: each is a restart."""
+    opened: list[App] = []
+
+    def open_app() -> App:
+        app = App("shop", data=tmp_path / "shop", brokers=bootstrap)
+        app.topic(topic, schema=SCHEMA, key="user", event_time="at", partitions=2)
+        opened.append(app)
+        return app
+
+    yield open_app
+    for app in opened:
+        app.close()
+
+
+Shop = Callable[[], App]
+
+
+def per_url(
+    app: App, topic: str, function: Callable[[Any], Any] | None = None, **terms: Any
+) -> None:
+    """Register the view `per_url`: how many clicks each URL has, unless `function` says else."""
+
+    def counted(clicks: DataFrame) -> DataFrame:
+        return clicks.groupBy("url").count()
+
+    app.view(key="url", name="per_url", inputs={"clicks": topic}, **terms)(function or counted)
+
+
+def rows_of(app: App, view: str = "per_url") -> dict[str, int]:
+    with app.view(view) as reader:
+        return {row["url"]: row["count"] for row in reader.scan()}
+
+
+def has_begun(app: App) -> bool:
+    return any(one.batch is not None for one in app.progress())
+
+
+def only(progress: list[JobProgress]) -> JobProgress:
+    (one,) = progress
+    return one
+
+
+# From topics into views, topics and functions
+
+
+def test_a_view_goes_on_where_it_left_off(shop: Shop, topic: str) -> None:
+    app = shop()
+    per_url(app, topic)
+    app.publish(topic, [click("/"), click("/"), click("/b")])
+    first = only(app.run(once=True))
+    assert (first.state, first.rows, first.lag) == ("done", 3, {topic: 0})
+    assert (first.state_rows, first.late, first.dead) == (2, 0, 0)
+    assert rows_of(app) == {"/": 2, "/b": 1}
+
+    again = shop()
+    per_url(again, topic)
+    again.publish(topic, click("/"))
+    second = only(again.run(once=True))
+    assert (second.rows, rows_of(again)) == (1, {"/": 3, "/b": 1})
+    assert second.watermark == "2026-07-01T11:59:50.000Z"
+
+
+def test_rows_go_into_a_topic_that_need_not_be_declared(
+    shop: Shop, topic: str, bootstrap: str
+) -> None:
+    app = shop()
+    target = unique_name("urls")
+
+    @app.job(to=target, key="url", name="urls", inputs={"clicks": topic})
+    def urls(clicks: DataFrame) -> DataFrame:
+        return clicks.where("url != '/hidden'").select("url", "user")
+
+    app.publish(topic, [click("/"), click("/hidden"), click("/b", user="bob")])
+    app.run(once=True)
+    app.run(once=True)
+    found = [(one.key(), json.loads(one.value() or b"")) for one in read(bootstrap, target, 2)]
+    assert sorted(found, key=str) == [
+        (b"/", {"url": "/", "user": "ada"}),
+        (b"/b", {"url": "/b", "user": "bob"}),
+    ]
+
+
+def test_a_function_gets_every_batch_with_its_receipt(shop: Shop, topic: str) -> None:
+    app = shop()
+    batches: list[tuple[list[str], BatchReceipt]] = []
+
+    def write(rows: DataFrame, receipt: BatchReceipt) -> None:
+        batches.append(([row.url for row in rows.collect()], receipt))
+
+    @app.sink(write, name="copies", inputs={"clicks": topic})
+    def copies(clicks: DataFrame) -> DataFrame:
+        return clicks.select("url")
+
+    app.publish(topic, click("/"))
+    app.run(once=True)
+    app.publish(topic, click("/b"))
+    app.run(once=True)
+    assert [rows for rows, _ in batches if rows] == [["/"], ["/b"]]
+    first, last = batches[0][1], batches[-1][1]
+    assert (first.job, first.batch, last.query) == ("copies", 0, first.query)
+    assert first.epoch < last.epoch
+    assert sum(last.positions[topic].values()) == 2
+
+
+def test_only_the_jobs_that_are_named_run(shop: Shop, topic: str) -> None:
+    app = shop()
+    per_url(app, topic)
+    app.view(key="user", name="per_user", inputs={"clicks": topic})(
+        lambda clicks: clicks.groupBy("user").count()
+    )
+    app.publish(topic, click("/"))
+    assert only(app.run(once=True, only=["per_url"])).job == "per_url"
+
+
+def test_a_running_app_keeps_its_views_fresh_until_it_is_stopped(shop: Shop, topic: str) -> None:
+    app = shop()
+    per_url(app, topic)
+    app.publish(topic, click("/"))
+    ended: list[list[JobProgress]] = []
+    running = threading.Thread(target=lambda: ended.append(app.run()))
+    running.start()
+    try:
+        eventually(lambda: has_begun(app), what="a first batch", within_s=WITHIN_S)
+        for number in (1, 2):
+            eventually(
+                lambda: rows_of(app) == {"/": number},  # noqa: B023 - called at once
+                what=f"{number} clicks in the view",
+                within_s=WITHIN_S,
+            )
+            app.publish(topic, click("/"))
+        eventually(
+            lambda: only(app.progress()).rows == 3, what="all are counted", within_s=WITHIN_S
+        )
+    finally:
+        app.stop()
+        running.join(WITHIN_S)
+    assert only(ended[0]).state == "stopped"
+
+
+# What may change
+
+
+def by_user(clicks: DataFrame) -> DataFrame:
+    return clicks.groupBy("url", "user").count().select("url", "count")
+
+
+def test_a_job_of_another_shape_is_refused_and_can_be_rebuilt(shop: Shop, topic: str) -> None:
+    app = shop()
+    per_url(app, topic)
+    app.publish(topic, [click("/"), click("/")])
+    app.run(once=True)
+
+    changed = shop()
+    per_url(changed, topic, by_user)
+    verdict = changed.jobs.prepared()["per_url"]
+    assert "must be rebuilt: its state was aggregation of count(1) by url" in str(
+        getattr(verdict, "comparison", verdict)
+    )
+    with pytest.raises(Exception, match="--rebuild per_url") as caught:
+        changed.run(once=True)
+    assert "by url, user" in str(caught.value)
+    assert rows_of(changed) == {"/": 2}
+
+    changed.publish(topic, click("/b", user="bob"))
+    changed.run(once=True, rebuild=["per_url"])
+    assert rows_of(changed) == {"/": 2, "/b": 1}
+    directory = changed.data / "jobs" / "per_url"
+    kept = sorted(path.name for path in directory.iterdir() if path.is_dir())
+    assert kept == ["checkpoint-2"]
+
+
+def test_a_filter_keeps_the_state(shop: Shop, topic: str) -> None:
+    app = shop()
+    per_url(app, topic)
+    app.publish(topic, click("/"))
+    app.run(once=True)
+
+    changed = shop()
+    per_url(changed, topic, lambda clicks: clicks.where("user != 'bot'").groupBy("url").count())
+    verdict: Any = changed.jobs.prepared()["per_url"]
+    assert str(verdict.comparison).startswith("goes on")
+    changed.publish(topic, [click("/"), click("/", user="bot")])
+    changed.run(once=True)
+    assert rows_of(changed) == {"/": 2}
+
+
+def test_a_setting_of_spark_is_for_one_job_and_frozen_with_its_checkpoint(
+    shop: Shop, topic: str
+) -> None:
+    app = shop()
+    per_url(app, topic, spark={"spark.sql.shuffle.partitions": "3"})
+    app.publish(topic, click("/"))
+    app.run(once=True)
+    other = shop()
+    per_url(other, topic)
+    verdict: Any = other.jobs.prepared()["per_url"]
+    assert verdict.comparison.verdict == "unchanged"
+    assert verdict.notes == ("spark.sql.shuffle.partitions is 2, and the checkpoint keeps 3",)

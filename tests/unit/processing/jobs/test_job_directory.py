@@ -1,0 +1,124 @@
+"""The directory of a job: whose it is, its generations, what is frozen in it."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from millstream.processing.jobs.checkpoints import (
+    DamagedManifest,
+    ForeignCheckpoint,
+    JobDirectory,
+    Manifest,
+    decode_manifest,
+    encode_manifest,
+    first_manifest,
+    frozen_differences,
+    next_generation,
+)
+from millstream.processing.jobs.plan_shape import Operator, PlanShape
+
+SHAPE = PlanShape(
+    sources={"clicks": "clicks"},
+    operators=(Operator(kind="aggregation", keys=("url",), state=("count(1)",)),),
+    watermarks={"at": "10 minutes"},
+    output="a view by url",
+)
+PARTITIONS = "spark.sql.shuffle.partitions"
+
+
+@pytest.fixture
+def manifest() -> Manifest:
+    return first_manifest("per_url", SHAPE, "c0de", {PARTITIONS: "2"})
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> JobDirectory:
+    return JobDirectory(tmp_path / "jobs" / "per_url", job="per_url")
+
+
+def test_a_job_that_never_ran_has_no_manifest(directory: JobDirectory) -> None:
+    assert directory.manifest() is None
+
+
+def test_a_manifest_is_read_as_it_was_written(directory: JobDirectory, manifest: Manifest) -> None:
+    directory.write(manifest)
+    assert directory.manifest() == manifest
+    assert directory.checkpoint(1) == directory.path / "checkpoint-1"
+
+
+def test_a_checkpoint_of_another_job_is_refused(
+    directory: JobDirectory, manifest: Manifest
+) -> None:
+    directory.write(replace(manifest, job="per_user"))
+    with pytest.raises(ForeignCheckpoint, match=r"job per_url: .*per_url is of job per_user"):
+        directory.manifest()
+
+
+def test_a_checkpoint_without_a_manifest_is_refused(directory: JobDirectory) -> None:
+    directory.checkpoint(1).mkdir(parents=True)
+    with pytest.raises(ForeignCheckpoint, match="an unknown job"):
+        directory.manifest()
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"{}", b"[]", b"\xff", b'{"format": 9}', b'{"format": 1}']
+)
+def test_what_is_no_manifest_is_told(directory: JobDirectory, content: bytes) -> None:
+    directory.path.mkdir(parents=True)
+    (directory.path / "manifest.json").write_bytes(content)
+    with pytest.raises(DamagedManifest, match=r"manifest\.json is not a job's manifest"):
+        directory.manifest()
+
+
+def test_a_manifest_cut_at_any_byte_is_never_taken(manifest: Manifest) -> None:
+    whole = encode_manifest(manifest)
+    for cut in range(len(whole.rstrip())):
+        with pytest.raises(DamagedManifest):
+            decode_manifest(whole[:cut], Path("manifest.json"))
+
+
+def test_the_format_is_as_documented(manifest: Manifest) -> None:
+    facts = json.loads(encode_manifest(manifest))
+    assert list(facts) == [
+        "format",
+        "job",
+        "generation",
+        "previous",
+        "run",
+        "starts",
+        "code",
+        "settings",
+        "shape",
+    ]
+
+
+# Generations
+
+
+def test_a_rebuild_is_a_new_generation_beside_the_old(manifest: Manifest) -> None:
+    new = next_generation(manifest, SHAPE, "c0de", {PARTITIONS: "4"})
+    assert (new.generation, new.previous) == (2, 1)
+    assert new.run != manifest.run
+    assert new.run.startswith("2-")
+    assert new.settings == {PARTITIONS: "4"}
+
+
+def test_a_generation_that_has_caught_up_stays_alone(
+    directory: JobDirectory, manifest: Manifest
+) -> None:
+    new = next_generation(manifest, SHAPE, "c0de", {})
+    directory.write(new)
+    for generation in (1, 2):
+        (directory.checkpoint(generation) / "offsets").mkdir(parents=True)
+    directory.forget_previous(new)
+    assert [path.name for path in directory.path.iterdir() if path.is_dir()] == ["checkpoint-2"]
+    assert directory.manifest() == replace(new, previous=None)
+
+
+def test_a_setting_that_the_checkpoint_overrules_is_told(manifest: Manifest) -> None:
+    assert frozen_differences(manifest, {PARTITIONS: "2"}) == []
+    assert frozen_differences(manifest, {PARTITIONS: "8"}) == [
+        "spark.sql.shuffle.partitions is 8, and the checkpoint keeps 2"
+    ]
