@@ -1,0 +1,199 @@
+"""Jobs whose driver, workers or broker are killed at every step: the output is that of a quiet run.
+
+Which steps there are is in accidents/sitecustomize.py.
+"""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from millstream import App, Broker
+from millstream.processing.reading.range_reader import RangeReader
+from millstream.processing.reading.stream_planner import batch_ranges
+from millstream.processing.reading.topic_read import TopicRead
+from tests.clients.steps import Sent, produce
+from tests.support.thread_dumps import ask_for_threads
+from tests.support.waiting import eventually
+
+ROOT = Path(__file__).parents[2]
+EVENTS = 360
+ACCOUNTS = 7
+RUN_SECONDS_MAX = 500.0
+KILLED = -signal.SIGKILL
+
+VIEW_POINTS = ("view-before-write", "view-before-commit", "view-after-write")
+TOPIC_POINTS = ("topic-after-begin", "topic-before-commit", "topic-after-commit")
+WORKER_POINTS = ("source-before-read", *TOPIC_POINTS)
+BROKER_POINTS = ("source-planned", "source-before-read", "view-before-write", *TOPIC_POINTS)
+
+pytestmark = [pytest.mark.full, pytest.mark.timeout(1800)]
+
+
+class Trial:
+    """A broker with events, and an application that counts and copies them."""
+
+    def __init__(self, broker: Broker, directory: Path) -> None:
+        self.broker = broker
+        self.data = directory / "data"
+        self.accidents = directory / "accidents"
+        self.accidents.mkdir()
+        self.said = directory / "said.txt"
+        self.note_broker()
+        values = [json.dumps(event(number)).encode() for number in range(EVENTS)]
+        produce(broker.bootstrap, "events", [Sent(value=value) for value in values])
+
+    def note_broker(self) -> None:
+        (self.accidents / "broker.pid").write_text(str(self.broker.pid))
+
+    def plan(self, victim: str, points: tuple[str, ...]) -> None:
+        for point in points:
+            (self.accidents / f"{point}@{victim}").touch()
+
+    def open_accidents(self) -> list[str]:
+        return sorted(file.name for file in self.accidents.glob("*@*") if file.suffix != ".taken")
+
+    @contextlib.contextmanager
+    def started(self, said: Path | None = None) -> "Iterator[subprocess.Popen[bytes]]":
+        """The application in a session of its own; nothing of it is left at the end."""
+        environment = os.environ | {
+            "MILLSTREAM_BROKERS": self.broker.bootstrap,
+            "MILLSTREAM_SPARK": "local[2]",
+            "MILLSTREAM_SPARK_QUICK_START": "true",
+            "MILLSTREAM_ACCIDENTS": str(self.accidents),
+            "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent / "accidents"), str(ROOT)]),
+        }
+        with (said or self.said).open("w") as output:
+            application = subprocess.Popen(
+                [sys.executable, "-m", "tests.faults.killed_app", str(self.data)],
+                env=environment,
+                stderr=output,
+                start_new_session=True,
+            )
+        try:
+            yield application
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(application.pid, signal.SIGKILL)
+            application.wait()
+
+    def run(self) -> int:
+        """Run it to its end, and start the broker whenever that was killed; the exit code."""
+        with self.started() as application:
+            try:
+                eventually(
+                    lambda: self._has_ended(application),
+                    what=f"an end, with {self.open_accidents()} to come",
+                    within_s=RUN_SECONDS_MAX,
+                )
+            except AssertionError:
+                ask_for_threads(application.pid)
+                print(self.said.read_text())
+                raise
+            return application.wait()
+
+    def require_success(self) -> None:
+        assert self.run() == 0, self.said.read_text()
+
+    def _has_ended(self, application: "subprocess.Popen[bytes]") -> bool:
+        if not self.broker.is_running:
+            self.broker.kill()
+            self.broker.start()
+            self.note_broker()
+        return application.poll() is not None
+
+    def require_output_of_a_quiet_run(self) -> None:
+        """Every event counted once in the view, and copied once into the topic."""
+        with App("killed", data=self.data) as app:
+            found = {row["account"]: row for row in app.view("totals").scan()}
+        assert found == expected_totals()
+        assert copies_in(self.broker.bootstrap) == [
+            {"id": number, "double": 2 * number} for number in range(EVENTS)
+        ]
+
+
+def event(number: int) -> dict[str, Any]:
+    return {"id": number, "account": f"account {number % ACCOUNTS}", "amount": number}
+
+
+def expected_totals() -> dict[str, dict[str, Any]]:
+    totals: dict[str, dict[str, Any]] = {}
+    for one in map(event, range(EVENTS)):
+        known = totals.setdefault(
+            one["account"], {"account": one["account"], "events": 0, "amount": 0}
+        )
+        known["events"] += 1
+        known["amount"] += one["amount"]
+    return totals
+
+
+def copies_in(bootstrap: str) -> list[dict[str, Any]]:
+    """All that was committed; one that is there twice is seen twice."""
+    read = TopicRead(brokers=bootstrap, topics=("copies",))
+    rows = [
+        json.loads(message.value() or b"null")
+        for part, within in batch_ranges(read)
+        for messages in RangeReader(read).read(part, within)
+        for message in messages
+    ]
+    return sorted(rows, key=lambda row: int(row["id"]))
+
+
+@pytest.fixture
+def trial(tmp_path: Path) -> Iterator[Trial]:
+    with Broker(auto_create_topics=True) as broker:
+        yield Trial(broker, tmp_path)
+
+
+def test_a_driver_that_is_killed_at_every_step_leaves_the_output_of_a_quiet_run(
+    trial: Trial,
+) -> None:
+    trial.plan("driver", (*VIEW_POINTS, *TOPIC_POINTS))
+    ends: list[int] = []
+    while not ends or trial.open_accidents():
+        ends.append(trial.run())
+    if ends[-1] != 0:
+        ends.append(trial.run())
+    assert ends == [KILLED] * (len(VIEW_POINTS) + len(TOPIC_POINTS)) + [0]
+    trial.require_output_of_a_quiet_run()
+
+
+def test_an_application_outlives_its_workers_and_its_broker(trial: Trial) -> None:
+    trial.plan("worker", WORKER_POINTS)
+    trial.plan("broker", BROKER_POINTS)
+    trial.require_success()
+    assert trial.open_accidents() == []
+    trial.require_output_of_a_quiet_run()
+
+
+@pytest.mark.parametrize(
+    ("point", "job"), [("view-before-write", "totals"), ("topic-before-commit", "copies")]
+)
+def test_a_zombie_is_fenced_in_its_output(trial: Trial, point: str, job: str) -> None:
+    trial.plan("zombie", (point,))
+    zombie_said = trial.said.with_name("zombie.txt")
+    with trial.started(zombie_said) as zombie:
+        eventually(
+            lambda: any(trial.accidents.glob("stopped-*")),
+            what="the zombie is stopped",
+            within_s=RUN_SECONDS_MAX,
+        )
+        trial.require_success()
+        trial.require_output_of_a_quiet_run()
+        wake(zombie, trial.accidents)
+        assert zombie.wait(RUN_SECONDS_MAX) == 1
+    assert f"job {job}: a newer run of it has started" in zombie_said.read_text()
+    trial.require_output_of_a_quiet_run()
+
+
+def wake(zombie: "subprocess.Popen[bytes]", accidents: Path) -> None:
+    for file in accidents.glob("stopped-*"):
+        os.kill(int(file.name.partition("-")[2]), signal.SIGCONT)
+    os.killpg(zombie.pid, signal.SIGCONT)
