@@ -19,7 +19,7 @@ from typing import Protocol
 from bench import (
     footprint,
     java_client,
-    latency,
+    produce_latency,
     share_groups,
     small_requests,
     throughput,
@@ -101,7 +101,7 @@ def selected_cases(options: argparse.Namespace) -> list[Case]:
     cases: list[Case] = [
         *throughput.cases(is_quick=options.quick),
         *small_requests.cases(is_quick=options.quick),
-        *latency.cases(is_quick=options.quick),
+        *produce_latency.cases(is_quick=options.quick),
         *transactions.cases(is_quick=options.quick, has_java=options.java),
         *share_groups.cases(is_quick=options.quick, has_java=options.java),
         *footprint.cases(is_ours_kafka=options.ours == "kafka"),

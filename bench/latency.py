@@ -1,44 +1,189 @@
-"""Question: how long does one client wait for one acknowledgement?
+"""Question: how long from the produce of an event until a view shows it?
 
-Reproduce:  python -m bench.against_kafka --only latency
+    python -m bench.latency [--rate 1000] [--seconds 30]
 
-One librdkafka producer, acks=all, the next record only after the last one's acknowledgement. The
-figure holds the client's own share, which is the same on both sides.
+An application with its own broker (synced: our default), Spark on two cores, and views in SQLite,
+all with their default settings. One producer sends events at a steady rate. An event counts as
+visible at the moment when a reader of the view, which looks every two milliseconds, sees that the
+view is current to its offset. The first events warm Spark up and are not counted. Stateless: a
+view with a row for each event. Counts: one with a row for each page and window.
 """
 
-import os
-from dataclasses import dataclass
-from typing import ClassVar
+import argparse
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from statistics import quantiles
+from typing import Any
 
-from bench.brokers import MODES, Contender, Mode
-from bench.client import Work, run_client
-from bench.results import Metric, Results
+from confluent_kafka import Message, Producer
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's users call it
 
+from millstream import App, windows
+from millstream.base.errors import MillstreamError
+from millstream.views.reader import ViewReader
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Latency:
-    """Send `count` records one by one."""
-
-    question: ClassVar[str] = "latency"
-
-    mode: Mode
-    count: int
-
-    @property
-    def name(self) -> str:
-        return f"{self.question}: {self.mode}"
-
-    def measure(self, contender: Contender, topic: str, results: Results) -> None:
-        contender.create_topic(topic, partitions=1)
-        os.sync()
-        work = Work(bootstrap=contender.bootstrap, topic=topic, count=self.count)
-        measured = run_client("produce_synchronously", work)
-        for percentile in ("p50", "p99"):
-            name = f"synchronous produce, {percentile}"
-            metric = Metric(name=name, unit="ms", mode=self.mode)
-            results.add(metric, contender.side, measured[f"{percentile}_ms"])
-        contender.delete_topic(topic)
+TOPIC = "clicks"
+LOOK_SECONDS = 0.002
+WARM_UP_SECONDS = 10.0
+# A view that is this far behind does not keep up; the figures would say nothing.
+VISIBLE_WITHIN_SECONDS = 60.0
+READY_WITHIN_SECONDS = 300.0
+PAGES = 50
+GOAL_MS = {"p50": 300.0, "p99": 1_000.0}
 
 
-def cases(*, is_quick: bool) -> list[Latency]:
-    return [Latency(mode=mode, count=200 if is_quick else 2_000) for mode in MODES]
+def pages_by_click(clicks: DataFrame) -> DataFrame:
+    return clicks.select("id", "page")
+
+
+def clicks_by_page(clicks: DataFrame) -> DataFrame:
+    return clicks.groupBy(windows.tumbling("1 minute"), "page").agg(F.count("*").alias("clicks"))
+
+
+VIEWS: dict[str, tuple[Callable[..., DataFrame], list[str]]] = {
+    "stateless": (pages_by_click, ["id"]),
+    "counts by minute and page": (clicks_by_page, ["window", "page"]),
+}
+
+
+class Sending:
+    """Sends events at a rate, and remembers when each was given to the producer."""
+
+    def __init__(self, bootstrap: str, *, rate: int) -> None:
+        self._producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0, "log_level": 0})
+        self._interval = 1 / rate
+        self.sent_at: dict[int, float] = {}
+
+    def send_for(self, seconds: float) -> None:
+        first = len(self.sent_at)
+        started = time.perf_counter()
+        count = round(seconds / self._interval)
+        for number in range(count):
+            self._wait_until(started + number * self._interval)
+            self._send(first + number)
+        self._producer.flush(VISIBLE_WITHIN_SECONDS)
+
+    def _wait_until(self, moment: float) -> None:
+        self._producer.poll(0)
+        while (left := moment - time.perf_counter()) > 0:  # a negative wait is for ever
+            self._producer.poll(left)
+
+    def _send(self, number: int) -> None:
+        sent = time.perf_counter()
+        value = (
+            f'{{"id": {number}, "page": "/page/{number % PAGES}", "at": {time.time_ns() // 10**6}}}'
+        )
+        self._producer.produce(
+            TOPIC,
+            value,
+            partition=0,
+            on_delivery=lambda error, message: self._delivered(error, message, sent),
+        )
+
+    def _delivered(self, error: Any, message: Message, sent: float) -> None:
+        if error is not None:
+            raise RuntimeError(f"an event was not acknowledged: {error}")
+        self.sent_at[message.offset() or 0] = sent
+
+
+class Watching(threading.Thread):
+    """Looks at a view, and remembers when it was first seen to be current to each offset."""
+
+    def __init__(self, view: ViewReader) -> None:
+        super().__init__(daemon=True)
+        self._view = view
+        self._ended = threading.Event()
+        self.seen_at: list[float] = []
+
+    def run(self) -> None:
+        while not self._ended.wait(LOOK_SECONDS):
+            reached = self._reached()
+            now = time.perf_counter()
+            self.seen_at += [now] * (reached - len(self.seen_at))
+
+    def _reached(self) -> int:
+        try:
+            return self._view.position().get(TOPIC, {}).get(0, 0)
+        except MillstreamError:
+            if self.seen_at:
+                raise
+            return 0  # the job has not made the view yet
+
+    def wait_for(self, count: int, *, within: float) -> None:
+        deadline = time.monotonic() + within
+        while len(self.seen_at) < count:
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"the view shows {len(self.seen_at)} of {count} events")
+            time.sleep(0.01)
+
+    def end(self) -> None:
+        self._ended.set()
+        self.join()
+
+
+def declared_app(what: str, directory: Path) -> tuple[App, str]:
+    """An application with this view alone."""
+    app = App("latency", data=directory)
+    schema = "id BIGINT, page STRING, at TIMESTAMP"
+    app.topic(TOPIC, schema=schema, event_time="at", partitions=1)
+    function, key = VIEWS[what]
+    app.view(key=key)(function)
+    return app, function.__name__
+
+
+def latencies_ms(what: str, *, rate: int, seconds: float) -> list[float]:
+    with tempfile.TemporaryDirectory(prefix="millstream-bench-") as directory:
+        app, view = declared_app(what, Path(directory))
+        with app:
+            running = threading.Thread(target=app.run, daemon=True)
+            running.start()
+            found = watched(app, view, rate=rate, seconds=seconds)
+            app.stop()
+            running.join(VISIBLE_WITHIN_SECONDS)
+    return found
+
+
+def watched(app: App, view: str, *, rate: int, seconds: float) -> list[float]:
+    sending, watching = Sending(app.bootstrap, rate=rate), Watching(app.view(view))
+    watching.start()
+    sending.send_for(0.1)
+    watching.wait_for(len(sending.sent_at), within=READY_WITHIN_SECONDS)
+    sending.send_for(WARM_UP_SECONDS)
+    first = len(sending.sent_at)
+    sending.send_for(seconds)
+    watching.wait_for(len(sending.sent_at), within=VISIBLE_WITHIN_SECONDS)
+    watching.end()
+    return [
+        1000 * (watching.seen_at[offset] - sent)
+        for offset, sent in sending.sent_at.items()
+        if offset >= first
+    ]
+
+
+def print_line(what: str, found: list[float]) -> None:
+    cuts = quantiles(found, n=100)
+    p50, p99 = cuts[49], cuts[98]
+    is_met = p50 < GOAL_MS["p50"] and p99 < GOAL_MS["p99"]
+    goal = f"goal: p50 < {GOAL_MS['p50']:.0f}, p99 < {GOAL_MS['p99']:.0f}"
+    print(
+        f"{what:28} p50 {p50:6.0f} ms   p99 {p99:6.0f} ms   max {max(found):6.0f} ms"
+        f"   ({goal}: {'met' if is_met else 'not met'})",
+        flush=True,
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rate", type=int, default=1_000, help="events per second")
+    parser.add_argument("--seconds", type=float, default=30.0)
+    options = parser.parse_args()
+    for what in VIEWS:
+        print_line(what, latencies_ms(what, rate=options.rate, seconds=options.seconds))
+
+
+if __name__ == "__main__":
+    main()
