@@ -2,15 +2,17 @@
 
 Starts a real broker in its own process, writes and reads through a real Kafka client, kills the
 broker with kill -9 in the middle of it all, and shows that nothing was lost. Then it counts the
-records exactly once, in transactions, through another kill -9, and works off a queue with workers
-of which one is killed. It grows with the project.
+records exactly once, in transactions, through another kill -9, works off a queue with workers
+of which one is killed, and keeps a view on Spark, which is killed too. It grows with the project.
 """
 
 import json
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable
 
+import demo_job
 import demo_queue
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -54,6 +56,7 @@ def main() -> None:
         count_exactly_once(broker, written)
         show_totals(broker.bootstrap, read)
         work_off_a_queue(broker.bootstrap)
+        keep_a_view(broker.bootstrap, read)
     console.rule("[bold]Done")
     say("Next: `millstream broker`, then `millstream --help`; README.md says the rest.")
 
@@ -246,6 +249,27 @@ def work_off_a_queue(bootstrap: str) -> None:
     )
     if len(done) + len(deaths) != demo_queue.JOBS:
         raise SystemExit("The demo lost a job: this is a bug, please report it.")
+
+
+# --- a view on Spark ----------------------------------------------------------------------------
+
+
+def keep_a_view(bootstrap: str, read: list[int]) -> None:
+    """Count the same clicks on Spark: a first run is killed in the middle, a second ends it."""
+    with tempfile.TemporaryDirectory() as data:
+        started = time.perf_counter()
+        with console.status("counting on Spark"):
+            before = demo_job.kill_in_the_middle(demo_job.start(bootstrap, data), data)
+            ended = demo_job.start(bootstrap, data).wait()
+        counted = demo_job.counted(data)
+    say(
+        f"A job on Spark had {before:,} clicks in its view when it was killed with kill -9. It "
+        f"went on, and has {sum(counted.values()):,} now "
+        f"({time.perf_counter() - started:.0f} s, with two starts of Spark)."
+    )
+    expected = Counter(USERS[number % len(USERS)].decode() for number in read)
+    if ended or counted != dict(expected):
+        raise SystemExit("The demo's view is wrong: this is a bug, please report it.")
 
 
 def say(text: str) -> None:
