@@ -27,6 +27,7 @@ from millstream.base.declared import (
     DeclaredTopic,
     Encoding,
     LatePolicy,
+    LossPolicy,
     duration_ms,
 )
 from millstream.client_protection import protection_config
@@ -52,6 +53,7 @@ from millstream.settings import ClientSettings, is_given, load
 
 if TYPE_CHECKING:
     from millstream.processing.jobs.progress import JobProgress
+    from millstream.schemas.protobuf_message import GivenMessage
     from millstream.views.reader import ViewReader
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
@@ -195,6 +197,8 @@ class App:
         ahead: Duration | None = None,
         idle: Duration | None = None,
         encoding: Encoding = "json",
+        message: "GivenMessage | None" = None,
+        on_loss: LossPolicy = "fail",
         partitions: int | None = None,
     ) -> "Topic":
         """Declare a topic of events. Durations are words ("10 minutes") or seconds.
@@ -204,7 +208,10 @@ class App:
         happened; `lateness`: how long to wait for events; `late`: what becomes of later ones,
         drop, quarantine or correct; `keep`: how long results are corrected; `ahead`: how far
         ahead of its record an event may be; `idle`: after which silence its clock goes on, or
-        "never". `partitions`: of the topic, if it is made now.
+        "never". `encoding`: json, avro, protobuf or raw; `message`: of Protobuf, a generated
+        class, or a file of descriptors with a name in it, which is then the schema. `on_loss`:
+        fail or skip, when retention took records that a job had still to read.
+        `partitions`: of the topic, if it is made now.
         """
         declared = declared_topic(
             name,
@@ -212,6 +219,8 @@ class App:
             key=key,
             event_time=event_time,
             encoding=encoding,
+            message=message,
+            on_loss=on_loss,
             partitions=partitions,
             lateness=lateness,
             late=late,
@@ -226,10 +235,11 @@ class App:
         self,
         name: str,
         *,
-        schema: Declared,
+        schema: Declared | None = None,
         key: Columns,
         version_time: str | None = None,
         encoding: Encoding = "json",
+        message: "GivenMessage | None" = None,
         partitions: int | None = None,
     ) -> "Topic":
         """Declare a topic of changes as a table: the last value of each key is its row.
@@ -242,6 +252,7 @@ class App:
             key=key,
             version_time=version_time,
             encoding=encoding,
+            message=message,
             partitions=partitions,
         )
         self.catalog.declare(declared)

@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from millstream.base.declared import (
     BadDeclaration,
@@ -13,9 +13,15 @@ from millstream.base.declared import (
     Encoding,
     EventTime,
     LatePolicy,
+    LossPolicy,
+    ProtobufMessage,
     duration_ms,
 )
+from millstream.base.schema import Schema
 from millstream.schemas.declaration import Declared, schema_of
+
+if TYPE_CHECKING:
+    from millstream.schemas.protobuf_message import GivenMessage
 
 Duration = str | int | float
 Columns = str | Iterable[str]
@@ -36,15 +42,20 @@ def declared_topic(
     key: Columns | None = None,
     event_time: str | None = None,
     encoding: Encoding = "json",
+    message: "GivenMessage | None" = None,
+    on_loss: LossPolicy = "fail",
     partitions: int | None = None,
     **time: Duration | LatePolicy | None,
 ) -> DeclaredTopic:
+    found, described = _settled(schema, message)
     return DeclaredTopic(
         name=name,
-        schema=None if schema is None else schema_of(schema),
+        schema=found,
         key=columns(key),
         encoding=encoding,
+        message=described,
         event_time=_event_time(name, event_time, time),
+        on_loss=on_loss,
         partitions=partitions,
     )
 
@@ -52,20 +63,37 @@ def declared_topic(
 def declared_table(
     name: str,
     *,
-    schema: Declared,
+    schema: Declared | None = None,
     key: Columns,
     version_time: str | None = None,
     encoding: Encoding = "json",
+    message: "GivenMessage | None" = None,
     partitions: int | None = None,
 ) -> DeclaredTable:
+    found, described = _settled(schema, message)
+    if found is None:
+        raise BadDeclaration(f"table {name} has no schema: give schema=, or message= for Protobuf")
     return DeclaredTable(
         name=name,
-        schema=schema_of(schema),
+        schema=found,
         key=columns(key),
         encoding=encoding,
+        message=described,
         version_time=version_time,
         partitions=partitions,
     )
+
+
+def _settled(
+    schema: Declared | None, message: "GivenMessage | None"
+) -> tuple[Schema | None, ProtobufMessage | None]:
+    """A message of Protobuf brings its schema; one that is given must be readable of it."""
+    if message is None:
+        return (None if schema is None else schema_of(schema)), None
+    from millstream.schemas.protobuf_message import message_of, message_schema  # needs an extra
+
+    described = message_of(message)
+    return message_schema(described, schema), described
 
 
 def columns(given: Columns | None) -> tuple[str, ...]:

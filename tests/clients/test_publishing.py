@@ -1,6 +1,7 @@
 """Rows of an application into its topics: durable, in the declared shape, with its schema."""
 
 import json
+from base64 import b64decode
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,6 +11,7 @@ from confluent_kafka.admin._config import ConfigResource
 
 from millstream.base.declared import DeclaredTable, DeclaredTopic
 from millstream.base.record import Record
+from millstream.declarations import declared_topic
 from millstream.publishing import NotARawValue, Publisher
 from millstream.schemas.compatibility import IncompatibleSchema, UnreadableTopic
 from millstream.schemas.declaration import schema_of
@@ -18,6 +20,7 @@ from millstream.schemas.schema_book import DamagedSchemaRecord, OtherEncoding
 from millstream.schemas.schema_topic import SchemaTopic
 from millstream.values.row_records import BadRow
 from tests.clients.steps import Sent, create_topic, end_offset, produce, read, unique_name
+from tests.support.sale_message import Sale
 
 
 @pytest.fixture
@@ -119,3 +122,18 @@ def test_the_schemas_of_another_registry_are_told_from_ours(
     produce(bootstrap, f"_schemas-{name}", [registry])
     with pytest.raises(DamagedSchemaRecord, match=r"the setting schemas_topic \(MILLSTREAM_SCHEM"):
         publisher.publish(sales(name), {"id": 1})
+
+
+def test_rows_become_messages_of_protobuf(bootstrap: str, publisher: Publisher, name: str) -> None:
+    topic = declared_topic(name, encoding="protobuf", message=Sale, key="id", partitions=1)
+    publisher.publish(topic, [{"id": 1, "item": "tea"}, {"id": 2}])
+    with pytest.raises(BadRow, match="`item`: expected STRING, found 3"):
+        publisher.publish(topic, {"id": 3, "item": 3})
+    found = [(one.key(), Sale.FromString(one.value() or b"")) for one in read(bootstrap, name, 2)]
+    assert found == [(b"1", Sale(id=1, item="tea")), (b"2", Sale(id=2))]
+    with SchemaTopic({"bootstrap.servers": bootstrap}, name=f"_schemas-{name}") as schemas:
+        schemas.refresh()
+        kept = schemas.latest(name)
+    assert (kept.version, kept.encoding) == (1, "protobuf")
+    assert topic.message is not None
+    assert b64decode(kept.definition) == topic.message.files

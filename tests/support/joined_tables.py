@@ -9,7 +9,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BooleanType, LongType, StructField, StructType
 
 from millstream.base.changes import CHANGE, COMING, ORDER, UPSERT
-from millstream.processing.operators.row_changes import RowsToBytes
+from millstream.processing.operators.row_changes import COMES, ON, RowsToBytes
 from millstream.processing.operators.table_join_plan import KEPT, JoinPlan, TableSide
 from millstream.processing.operators.table_join_stream import (
     PAIR_CHANGES,
@@ -47,13 +47,13 @@ class JoinedTables:
         return [row for made in NetRows(shape)([batch]) for row in made.to_pylist()]
 
     def _bytes_of(self, number: int, side: TableSide, rows: Iterable[Row]) -> list[Row]:
-        on = [StructField(f"_on_{place}", type_) for place, type_ in enumerate(self.plan.types)]
-        signs = [StructField("_coming", BooleanType()), StructField("_order", LongType())]
+        on = [StructField(f"{ON}{place}", type_) for place, type_ in enumerate(self.plan.types)]
+        signs = [StructField(COMES, BooleanType()), StructField(ORDER, LongType())]
         schema = to_arrow_schema(StructType([*side.columns, *on, *signs]), timezone="UTC")
         whole = [
             {name: value for name, value in row.items() if name not in (CHANGE, ORDER)}
-            | {f"_on_{place}": row.get(name) for place, name in enumerate(side.on)}
-            | {"_coming": row.get(CHANGE, UPSERT) in COMING, "_order": row.get(ORDER, 0)}
+            | {f"{ON}{place}": row.get(name) for place, name in enumerate(side.on)}
+            | {COMES: row.get(CHANGE, UPSERT) in COMING, ORDER: row.get(ORDER, 0)}
             for row in rows
         ]
         coded = RowsToBytes(side.key, number, by_key=side.moves, kept=side.kept)

@@ -1,15 +1,22 @@
 """Topics and tables as an application writes them."""
 
+import pickle
 import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from millstream.app import App, is_loading
 from millstream.base.declared import BadDeclaration, DeclaredTopic, EventTime
+from millstream.base.schema import BadSchema
 from millstream.declarations import declared_table, declared_topic
+from millstream.processing.reading.frames import Reading, topic_read
+from millstream.schemas.compatibility import UnreadableTopic
+from tests.support import sale_message
+from tests.support.sale_message import Sale, sale_files
 
 SCHEMA = "user STRING, url STRING, at TIMESTAMP"
 
@@ -69,6 +76,14 @@ def test_terms_of_time_need_a_time() -> None:
 def test_a_duration_that_is_none_is_told_with_its_topic() -> None:
     with pytest.raises(BadDeclaration, match="clicks: lateness='ten' is not a duration"):
         declared_topic("clicks", schema=SCHEMA, event_time="at", lateness="ten")
+
+
+def test_what_to_do_about_lost_records_is_a_choice() -> None:
+    assert declared_topic("clicks").on_loss == "fail"
+    skipping = declared_topic("clicks", on_loss="skip")
+    assert topic_read(skipping, Reading(brokers="b:9092")).on_loss == "skip"
+    with pytest.raises(BadDeclaration, match="on_loss='ignore': one of fail, skip"):
+        declared_topic("clicks", on_loss="ignore")  # type: ignore[arg-type]  # that is the point
 
 
 def test_an_event_time_that_is_no_column_is_refused() -> None:
@@ -136,3 +151,66 @@ except millstream.jobs.SparkNotInstalled as error:
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert "pip install 'millstream[spark]'" in done.stdout, done.stderr
+
+
+# --- Protobuf ---------------------------------------------------------------------------------
+
+
+def given_messages(folder: Path) -> list[Any]:
+    file = folder / "sale.descriptors"
+    file.write_bytes(sale_files())
+    return [Sale, (sale_files(), "shop.Sale"), (file, "shop.Sale"), (str(file), "shop.Sale")]
+
+
+def test_a_message_of_protobuf_brings_its_schema(tmp_path: Path) -> None:
+    for given in given_messages(tmp_path):
+        topic = declared_topic("sales", encoding="protobuf", message=given, event_time="at")
+        table = declared_table("sales", encoding="protobuf", message=given, key="id")
+        assert topic.message is not None
+        assert topic.message.name == "shop.Sale"
+        assert topic.schema is not None
+        assert topic.schema.ddl == table.schema.ddl == sale_message.DDL
+
+
+def test_a_schema_may_leave_out_fields_of_the_message() -> None:
+    topic = declared_topic("sales", encoding="protobuf", message=Sale, schema="item STRING")
+    assert topic.schema is not None
+    assert topic.schema.ddl == "item STRING"
+    with pytest.raises(UnreadableTopic, match="item"):
+        declared_topic("sales", encoding="protobuf", message=Sale, schema="item BIGINT")
+    with pytest.raises(BadSchema, match=r"shop.Sale has no field colour \(id, item, at\)"):
+        declared_topic("sales", encoding="protobuf", message=Sale, schema="colour STRING")
+
+
+def test_a_declared_message_goes_to_other_processes() -> None:
+    """Its class does not: nobody there can import it."""
+    declared = declared_topic("sales", encoding="protobuf", message=Sale, key="id")
+    code = (
+        "import pickle, sys; from millstream.values.row_records import row_records; "
+        "declared = pickle.load(sys.stdin.buffer); "
+        "made = row_records(declared, declared.schema).record({'id': 7, 'item': 'tea'}); "
+        "sys.stdout.buffer.write(pickle.dumps(made))"
+    )
+    command = [sys.executable, "-c", code]
+    run = subprocess.run(command, input=pickle.dumps(declared), capture_output=True, check=True)
+    assert pickle.loads(run.stdout) == (b"7", Sale(id=7, item="tea").SerializeToString())
+
+
+@pytest.mark.parametrize(
+    ("terms", "words"),
+    [
+        ({"encoding": "protobuf"}, "needs message="),
+        ({"message": Sale}, "give encoding='protobuf'"),
+        ({"encoding": "protobuf", "message": int}, "is no message of Protobuf"),
+        ({"encoding": "protobuf", "message": (b"", "shop.Sale")}, "no message is named"),
+        ({"encoding": "protobuf", "message": ("gone", "shop.Sale")}, "gone cannot be read"),
+    ],
+)
+def test_what_is_wrong_with_a_message_is_said(terms: dict[str, Any], words: str) -> None:
+    with pytest.raises((BadDeclaration, BadSchema), match=words):
+        declared_topic("sales", **terms)
+
+
+def test_a_table_needs_a_schema_or_a_message() -> None:
+    with pytest.raises(BadDeclaration, match="has no schema"):
+        declared_table("sales", key="id")

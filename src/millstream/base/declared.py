@@ -16,6 +16,9 @@ LATE_POLICIES = ("drop", "quarantine", "correct")
 Encoding = Literal["json", "avro", "protobuf", "raw"]
 ENCODINGS = ("json", "avro", "protobuf", "raw")
 
+LossPolicy = Literal["fail", "skip"]
+LOSS_POLICIES = ("fail", "skip")
+
 LATE_SUFFIX = ".late"
 
 
@@ -58,20 +61,37 @@ class EventTime:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ProtobufMessage:
+    """A message by its full name in `files`, a FileDescriptorSet with all that it imports."""
+
+    name: str
+    files: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DeclaredTopic:
-    """A topic of events, by name. Without a schema its columns are the raw ones of a record."""
+    """A topic of events, by name. Without a schema its columns are the raw ones of a record.
+
+    `on_loss` says what a job does about records that are gone before it read them: it stops with
+    an error, or goes on with what is left.
+    """
 
     name: str
     schema: Schema | None = None
     key: tuple[str, ...] = ()
     encoding: Encoding = "json"
+    message: ProtobufMessage | None = None
     event_time: EventTime | None = None
+    on_loss: LossPolicy = "fail"
     partitions: int | None = None
     options: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.encoding not in ENCODINGS:
-            raise BadDeclaration(f"encoding={self.encoding!r}: one of {', '.join(ENCODINGS)}")
+        require_encoding(self.name, self.encoding, self.message)
+        if self.on_loss not in LOSS_POLICIES:
+            raise BadDeclaration(
+                f"{self.name}: on_loss={self.on_loss!r}: one of {', '.join(LOSS_POLICIES)}"
+            )
         require_fields(self.name, self.schema, self.key, what="key")
         if self.event_time is not None:
             require_fields(self.name, self.schema, (self.event_time.column,), what="event_time")
@@ -88,15 +108,32 @@ class DeclaredTable:
     schema: Schema
     key: tuple[str, ...]
     encoding: Encoding = "json"
+    message: ProtobufMessage | None = None
     version_time: str | None = None
     partitions: int | None = None
 
     def __post_init__(self) -> None:
         if not self.key:
             raise BadDeclaration(f"table {self.name} has no key: say which columns name a row")
+        require_encoding(self.name, self.encoding, self.message)
         require_fields(self.name, self.schema, self.key, what="key")
         if self.version_time is not None:
             require_fields(self.name, self.schema, (self.version_time,), what="version_time")
+
+
+def require_encoding(name: str, encoding: str, message: ProtobufMessage | None) -> None:
+    if encoding not in ENCODINGS:
+        raise BadDeclaration(f"{name}: encoding={encoding!r}: one of {', '.join(ENCODINGS)}")
+    if encoding == "protobuf" and message is None:
+        raise BadDeclaration(
+            f"{name}: encoding='protobuf' needs message=, a generated class, or the file that "
+            "`protoc --include_imports -o` wrote with the message's full name"
+        )
+    if message is not None and encoding != "protobuf":
+        raise BadDeclaration(
+            f"{name}: message={message.name} is of Protobuf, and encoding={encoding!r} is not: "
+            "give encoding='protobuf'"
+        )
 
 
 def require_fields(name: str, schema: Schema | None, wanted: tuple[str, ...], *, what: str) -> None:

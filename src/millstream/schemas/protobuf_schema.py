@@ -20,6 +20,8 @@ from millstream.base.schema import (
     Schema,
     Struct,
 )
+from millstream.schemas.compatibility import UnreadableTopic, changes_for_reader
+from millstream.schemas.declaration import Declared, schema_of
 from millstream.schemas.library_missing import LibraryMissing
 
 try:
@@ -40,6 +42,7 @@ __all__ = [
     "descriptor_files",
     "is_map",
     "message_descriptor",
+    "readable_schema",
     "schema_from_descriptor",
 ]
 
@@ -113,6 +116,18 @@ def _add_file(file: Any, found: Any, seen: set[str]) -> None:
 
 def schema_from_descriptor(descriptor: Descriptor) -> Schema:
     return _struct(descriptor, around=())
+
+
+def readable_schema(descriptor: Descriptor, declared: Declared | None) -> Schema:
+    """What is declared, if it can be read of the message: all of its fields if nothing is."""
+    whole = schema_from_descriptor(descriptor)
+    if declared is None:
+        return whole
+    wanted = schema_of(declared)
+    changes = changes_for_reader(whole, wanted)
+    if changes:
+        raise UnreadableTopic(topic=descriptor.full_name, version=1, changes=changes)
+    return wanted
 
 
 def _struct(descriptor: Descriptor, *, around: tuple[str, ...]) -> Struct:

@@ -1,5 +1,7 @@
 """A declared topic's schema, settled with what the `_schemas` topic knows of it."""
 
+from base64 import b64encode
+
 from millstream.base.declared import DeclaredTable, DeclaredTopic
 from millstream.schemas.compatibility import IncompatibleSchema
 from millstream.schemas.schema_book import SchemaVersion
@@ -12,7 +14,10 @@ def settle_writer(
     """Register what is written; raises if that does not follow what was written before."""
     if declared.schema is None:
         return None
-    return schemas.register(declared.name, declared.schema, encoding=declared.encoding)
+    definition = b64encode(declared.message.files).decode() if declared.message else ""
+    return schemas.register(
+        declared.name, declared.schema, encoding=declared.encoding, definition=definition
+    )
 
 
 def settle_reader(schemas: SchemaTopic, declared: DeclaredTopic | DeclaredTable) -> None:

@@ -3,14 +3,16 @@
 from collections.abc import Callable
 from typing import Any
 
-from millstream.base.declared import BadDeclaration
+from millstream.base.declared import BadDeclaration, DeclaredTable, DeclaredTopic
 from millstream.base.schema import Scalar, Schema
 from millstream.values.encoder import Encoder
 from millstream.values.unfit import Unfit
 
+Output = DeclaredTopic | DeclaredTable
 
-def encoder_for(topic: str, schema: Schema, encoding: str) -> Encoder:
-    return ENCODERS[encoding](topic, schema)
+
+def encoder_for(output: Output, schema: Schema) -> Encoder:
+    return ENCODERS[output.encoding](output, schema)
 
 
 class RawEncoder:
@@ -28,35 +30,36 @@ class RawEncoder:
         raise Unfit(f"expected text or bytes, found {type(found).__name__}", path=self._column)
 
 
-def _json(_topic: str, schema: Schema) -> Encoder:
+def _json(_output: Output, schema: Schema) -> Encoder:
     from millstream.values.json_encoder import JsonEncoder
 
     return JsonEncoder(schema)
 
 
-def _avro(_topic: str, schema: Schema) -> Encoder:
+def _avro(_output: Output, schema: Schema) -> Encoder:
     from millstream.values.avro_encoder import AvroEncoder  # needs an extra
 
     return AvroEncoder(schema)
 
 
-def _raw(topic: str, schema: Schema) -> Encoder:
+def _raw(output: Output, schema: Schema) -> Encoder:
     column, *others = schema
     if others or column.type not in (Scalar.STRING, Scalar.BINARY):
         raise BadDeclaration(
-            f"{topic}: raw values are one column, STRING or BINARY, not {schema.ddl}"
+            f"{output.name}: raw values are one column, STRING or BINARY, not {schema.ddl}"
         )
     return RawEncoder(column.name)
 
 
-def _protobuf(topic: str, _schema: Schema) -> Encoder:
-    raise BadDeclaration(
-        f"{topic}: Protobuf needs the descriptors of its messages, which a schema does not have. "
-        "Write it with a ProtobufEncoder of your own"
-    )
+def _protobuf(output: Output, _schema: Schema) -> Encoder:
+    """By the whole message: fields that the schema leaves out are not set."""
+    from millstream.values.protobuf_encoder import ProtobufEncoder  # needs an extra
+
+    assert output.message is not None, "declared with its message"
+    return ProtobufEncoder(output.message.files, output.message.name)
 
 
-ENCODERS: dict[str, Callable[[str, Schema], Encoder]] = {
+ENCODERS: dict[str, Callable[[Output, Schema], Encoder]] = {
     "json": _json,
     "avro": _avro,
     "raw": _raw,

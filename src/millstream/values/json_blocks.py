@@ -25,7 +25,7 @@ import pyarrow.json
 
 from millstream.base.schema import DataType, DecimalOf, ListOf, MapOf, Scalar, Schema, Struct
 from millstream.schemas.arrow_types import nullable_arrow_schema, type_to_arrow
-from millstream.values.json_rows import Number, parse
+from millstream.values.json_rows import DAYS, MICROS, Number, parse
 from millstream.values.unfit import Unfit
 
 WHITESPACE = " \t\r\n"
@@ -182,7 +182,7 @@ def _unbase64(text: str) -> bytes:
 
 
 def _check(array: pa.Array, data_type: DataType, *, nulls_max: int | None) -> None:
-    """No nulls but those allowed, no number that is none, and no digits too many."""
+    """No nulls but those allowed, no number that is none, no digits too many, no year 10000."""
     if nulls_max is not None and array.null_count > nulls_max:
         raise NotPlain
     match data_type:
@@ -196,5 +196,16 @@ def _check(array: pa.Array, data_type: DataType, *, nulls_max: int | None) -> No
                 _check(child, field.type, nulls_max=None if field.nullable else array.null_count)
         case DecimalOf():
             array.validate(full=True)  # Arrow's reader lets 100 be a DECIMAL(4,2)
+        case Scalar.TIMESTAMP | Scalar.TIMESTAMP_NTZ:
+            _check_within(array, MICROS)
+        case Scalar.DATE:
+            _check_within(array, DAYS)
         case Scalar() | MapOf():
             pass
+
+
+def _check_within(times: pa.Array, allowed: range) -> None:
+    ends = pc.min_max(times)
+    for end in (ends["min"], ends["max"]):
+        if end.is_valid and end.value not in allowed:
+            raise NotPlain

@@ -36,8 +36,12 @@ from millstream.values.unfit import Unfit, shown, too_large
 
 Read = Callable[[Any], Any]
 # Microseconds of one tick of an epoch timestamp.
+DAY_MICROS = 86_400 * 1_000_000
+EPOCH_DAY = date(1970, 1, 1).toordinal()
 EPOCH_MICROS: Final[Mapping[str, int]] = {"s": 1_000_000, "ms": 1_000, "us": 1}
-INT64_END = 2**63
+# From the year 1 to 9999, as in SQL: Python's own times, in which rows are handled, have no others.
+DAYS = range(date.min.toordinal() - EPOCH_DAY, date.max.toordinal() - EPOCH_DAY + 1)
+MICROS = range(DAYS.start * DAY_MICROS, DAYS.stop * DAY_MICROS)
 INTEGER = re.compile(r"-?[0-9]{1,40}")  # more digits fit nowhere
 DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,9})?")
 DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
@@ -278,13 +282,15 @@ def _read_date(found: Any) -> int:
     days = _days(found) if type(found) is str else None
     if days is None:
         raise Unfit(f"expected a DATE such as '2026-12-31', found {shown(found)}")
+    if days not in DAYS:
+        raise too_large("DATE", found)
     return days
 
 
 def _days(text: str) -> int | None:
     if DATE.fullmatch(text):
         try:
-            return date.fromisoformat(text).toordinal() - EPOCH.toordinal()
+            return date.fromisoformat(text).toordinal() - EPOCH_DAY
         except ValueError:  # the year 0000, or none at all
             pass
     return _cast(text, pa.date32())
@@ -295,8 +301,6 @@ def _read_timestamp(found: Any, epoch_micros: int) -> int:
     micros: int | None = None
     if type(found) is Number and INTEGER.fullmatch(found):
         micros = int(found) * epoch_micros
-        if not -INT64_END <= micros < INT64_END:
-            raise too_large("TIMESTAMP", found)
     elif type(found) is str:
         micros = _micros(found)
     if micros is None:
@@ -304,6 +308,8 @@ def _read_timestamp(found: Any, epoch_micros: int) -> int:
             "expected a TIMESTAMP such as '2026-12-31T23:59:59Z' or a whole number since 1970, "
             f"found {shown(found)}"
         )
+    if micros not in MICROS:
+        raise too_large("TIMESTAMP", found)
     return micros
 
 

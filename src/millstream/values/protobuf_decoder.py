@@ -12,10 +12,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from millstream.base.schema import Schema
 from millstream.schemas.arrow_types import nullable_arrow_schema
-from millstream.schemas.compatibility import UnreadableTopic, changes_for_reader
-from millstream.schemas.declaration import Declared, schema_of
+from millstream.schemas.declaration import Declared
 from millstream.schemas.protobuf_schema import (
     TIMESTAMP,
     WRAPPERS,
@@ -25,7 +23,7 @@ from millstream.schemas.protobuf_schema import (
     GetMessageClass,
     is_map,
     message_descriptor,
-    schema_from_descriptor,
+    readable_schema,
 )
 from millstream.values.confluent_frame import take_message_path, unframe
 from millstream.values.decoder import Decoded
@@ -48,7 +46,7 @@ class ProtobufDecoder:
     ) -> None:
         descriptor = message_descriptor(files, message)
         self._files, self._message, self._framed = files, message, framed
-        self.schema = _checked(descriptor, schema)
+        self.schema = readable_schema(descriptor, schema)
         self.arrow_schema = nullable_arrow_schema(self.schema)
         self._class = GetMessageClass(descriptor)
         self._read = _message_reader(descriptor)
@@ -70,17 +68,6 @@ class ProtobufDecoder:
         except DecodeError as error:
             raise Unfit(f"not a {self._message}: {error}") from None
         return self._fit(self._read(message))
-
-
-def _checked(descriptor: Descriptor, declared: Declared | None) -> Schema:
-    whole = schema_from_descriptor(descriptor)
-    if declared is None:
-        return whole
-    wanted = schema_of(declared)
-    changes = changes_for_reader(whole, wanted)
-    if changes:
-        raise UnreadableTopic(topic=descriptor.full_name, version=1, changes=changes)
-    return wanted
 
 
 def _message_reader(descriptor: Descriptor) -> Read:

@@ -112,7 +112,7 @@ def row_records(output: DeclaredTopic | DeclaredTable, schema: Schema) -> RowRec
     return RowRecords(
         topic=output.name,
         key=KeyEncoder(schema, output.key) if output.key else None,
-        plain=encoder_for(output.name, schema, output.encoding),
+        plain=encoder_for(output, schema),
         changing=_changing(output, schema),
         tells_change=schema.field(CHANGE) is not None,
     )
@@ -128,7 +128,7 @@ def _changing(output: DeclaredTopic | DeclaredTable, schema: Schema) -> Encoder 
     if output.encoding != "json" or schema.field(CHANGE) is not None:
         return None
     changing = Struct((*schema.fields, Field(CHANGE, Scalar.STRING)))
-    return encoder_for(output.name, changing, output.encoding)
+    return encoder_for(output, changing)
 
 
 def _require_fit(topic: str, columns: Schema, schema: Schema) -> None:

@@ -3,7 +3,7 @@ import math
 import pickle
 import subprocess
 import sys
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from decimal import Decimal
 
 import pyarrow as pa
@@ -123,6 +123,10 @@ a STRING | {"a":"\\ud800"} | field `a`: half of a surrogate pair in '\\ud800'
 a BOOLEAN | {"a":0} | field `a`: expected BOOLEAN, found a number: 0
 a BINARY | {"a":"%"} | field `a`: expected base64 for BINARY, found '%'
 a DATE | {"a":"2026-02-30"} | field `a`: expected a DATE such as '2026-12-31', found '2026-02-30'
+a DATE | {"a":"0000-12-31"} | field `a`: '0000-12-31' does not fit DATE
+a TIMESTAMP | {"a":1794798245000000} | field `a`: 1794798245000000 does not fit TIMESTAMP
+a TIMESTAMP | {"a":253402300800000} | field `a`: 253402300800000 does not fit TIMESTAMP
+a TIMESTAMP_NTZ | {"a":-62135596800001} | field `a`: -62135596800001 does not fit TIMESTAMP
 a DECIMAL(4,2) | {"a":1.005} | field `a`: 1.005 has more digits after the point than DECIMAL(4,2)
 a DECIMAL(4,2) | {"a":100} | field `a`: 100 does not fit DECIMAL(4,2)
 a DECIMAL(4,2) | {"a":"100"} | field `a`: '100' does not fit DECIMAL(4,2)
@@ -160,6 +164,14 @@ def test_timestamps_are_texts_or_numbers_also_in_one_column() -> None:
 def test_the_unit_of_numbers_is_declared(epoch: str, number: int) -> None:
     at = datetime(2026, 11, 16, 3, 4, 5, tzinfo=UTC)
     assert column("at TIMESTAMP", f'{{"at":{number}}}'.encode(), epoch=epoch) == [at]
+
+
+def test_times_are_of_the_years_1_to_9999() -> None:
+    values = b'{"at":-62135596800000}', b'{"at":253402300799999}'
+    last = datetime(9999, 12, 31, 23, 59, 59, 999_000, tzinfo=UTC)
+    assert column("at TIMESTAMP", *values) == [datetime(1, 1, 1, tzinfo=UTC), last]
+    days = b'{"day":"0001-01-01"}', b'{"day":"9999-12-31"}'
+    assert column("day DATE", *days) == [date.min, date.max]
 
 
 def test_nanoseconds_are_cut_to_micros() -> None:
