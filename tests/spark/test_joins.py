@@ -4,6 +4,7 @@ import random
 import re
 from collections import Counter
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's users 
 
 from millstream.base.declared import BadDeclaration
 from millstream.processing.operators import joins
+from millstream.processing.operators.changelog_columns import mark_key
 from millstream.processing.reading.event_time import mark_event_time
 from tests.spark.feeds import Feed, noon, run_to_the_end, seconds_of
 
@@ -285,6 +287,15 @@ def test_a_join_that_cannot_be_says_why(spark: SparkSession, wrong: Any, reason:
     sales, rates = spark.createDataFrame([], SALE), spark.createDataFrame([], RATE)
     with pytest.raises(BadDeclaration, match=re.escape(reason)):
         wrong(sales, rates)
+
+
+@pytest.mark.parametrize(
+    "join", [joins.enrich, partial(joins.as_of, at="at", versions="since")], ids=["now", "then"]
+)
+def test_a_table_is_joined_by_its_key_alone(spark: SparkSession, join: Any) -> None:
+    sales, rates = spark.createDataFrame([], SALE), spark.createDataFrame([], RATE)
+    with pytest.raises(BadDeclaration, match=r"is not the key of the table \(percent\)"):
+        join(sales, mark_key(rates, "percent"), on="country")
 
 
 def test_a_stream_is_asked_as_of_its_event_time_alone(spark: SparkSession, tmp_path: Path) -> None:

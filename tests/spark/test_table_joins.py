@@ -352,3 +352,9 @@ def test_updates_become_rows_that_go_and_come_and_back_again(
     run(changelog.upserting(replaced), tmp_path / "state", answer)
     expected = rows_of(changelog.latest(tweets.batch(spark), "tweet_id"))
     assert in_order(answer.rows.values()) == expected
+
+
+def test_the_latest_rows_keep_columns_of_any_name(spark: SparkSession) -> None:
+    changes = [(1, "old", 1), (1, "new", 2)]
+    frame = spark.createDataFrame(changes, f"id INT, _last STRING, {ORDER} BIGINT")
+    assert rows_of(changelog.latest(frame, "id")) == [{"id": 1, "_last": "new"}]

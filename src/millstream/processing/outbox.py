@@ -24,7 +24,11 @@ class Outbox:
         self._made: set[str] = set()
         self._producer = Producer(
             client_config(brokers, client)
-            | {"enable.idempotence": True, "message.timeout.ms": int(PATIENCE_SECONDS * 1000)}
+            | {
+                "enable.idempotence": True,
+                "message.timeout.ms": int(PATIENCE_SECONDS * 1000),
+                "message.max.bytes": 1_000_000_000,  # the broker has its own limit
+            }
         )
 
     def send(

@@ -5,13 +5,14 @@ from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's users 
 
 from millstream.base.declared import BadDeclaration, duration_ms
 from millstream.processing.operators.as_of_state import LATE_VERSION_POLICIES, AsOf, LateVersions
-from millstream.processing.operators.changelog_columns import columns_of
+from millstream.processing.operators.changelog_columns import columns_of, key_of
 from millstream.processing.operators.enrichment_state import HOWS, How
 from millstream.processing.operators.join_columns import (
     On,
     join_key,
     require_alike,
     require_changelog,
+    require_key,
     require_one_of,
 )
 from millstream.processing.operators.stream_table_operator import (
@@ -53,6 +54,7 @@ def as_of(
         at=_time_of(stream, at),
         versions=_versions_of(table, versions),
     )
+    require_key(sides.key, key_of(table), versions=sides.versions)
     join = AsOf(how=how, late_versions=late_versions, keep_ms=duration_ms(keep, what="keep"))
     return _on_streams(join, sides) if stream.isStreaming else _on_batches(join, sides)
 

@@ -69,6 +69,9 @@ __all__ = [
     "upserting",
 ]
 
+# Where a row is among those of its key, the last one first: no name of an application.
+PLACE = "place "
+
 
 def latest(frame: DataFrame, key: Names | None = None) -> DataFrame:
     """The table that a static changelog describes: the last row of each key."""
@@ -78,7 +81,8 @@ def latest(frame: DataFrame, key: Names | None = None) -> DataFrame:
     of_key = Window.partitionBy(*map(quoted, names)).orderBy(
         order_of(frame).desc(), is_coming(frame).desc()
     )
-    last = frame.withColumn("_last", F.row_number().over(of_key)).filter("_last = 1")
+    placed = frame.withColumn(PLACE, F.row_number().over(of_key))
+    last = placed.filter(quoted(PLACE) == 1)
     return last.filter(is_coming(last)).select(*map(quoted, columns_of(frame)))
 
 

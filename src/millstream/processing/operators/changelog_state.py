@@ -18,9 +18,7 @@ from millstream.processing.operators.aggregates import (
     Count,
     Sum,
     add_exactly,
-    divided,
     exact_from,
-    rounded,
 )
 from millstream.processing.operators.table_join_state import RowChange, last_changes
 from millstream.processing.state.paged_map import PagedMap, PageStore
@@ -224,9 +222,9 @@ def _result(aggregate: LinearAggregate, total: Total, rows: int) -> Any:
         return None
     if beyond := _beyond(total):
         return beyond
-    return (
-        rounded(total.exact) if isinstance(aggregate, Sum) else divided(total.exact, total.present)
-    )
+    if isinstance(aggregate, Sum):
+        return aggregate.result(total.exact)
+    return aggregate.result((total.exact, total.present))
 
 
 def _beyond(total: Total) -> float | None:

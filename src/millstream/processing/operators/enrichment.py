@@ -5,13 +5,14 @@ from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's users 
 
 from millstream.base.declared import BadDeclaration, duration_ms
 from millstream.processing.operators.changelog import latest
-from millstream.processing.operators.changelog_columns import quoted
+from millstream.processing.operators.changelog_columns import key_of, quoted
 from millstream.processing.operators.enrichment_state import HOWS, Enrichment, How
 from millstream.processing.operators.join_columns import (
     On,
     join_key,
     require_alike,
     require_changelog,
+    require_key,
     require_one_of,
 )
 from millstream.processing.operators.stream_table_operator import (
@@ -48,6 +49,7 @@ def enrich(
         key=join_key(on, stream.columns, table.columns),
         at=event_time_of(stream),
     )
+    require_key(sides.key, key_of(table))
     join = Enrichment(how=how, wait_ms=_wait_ms(wait, sides.at))
     return _on_streams(join, sides) if stream.isStreaming else _on_batches(join, sides)
 

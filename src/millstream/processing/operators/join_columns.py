@@ -4,7 +4,7 @@ The result has the left side's columns under their names, then the right side's 
 joined on; one whose name is taken already gets `_right` behind it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from millstream.base.changes import CHANGE, ORDER
@@ -66,6 +66,19 @@ def require_changelog(columns: Sequence[str]) -> None:
         raise BadDeclaration(
             f"the right side is no table: it has no {CHANGE} and {ORDER} "
             f"({', '.join(columns)}). Declare it with app.table"
+        )
+
+
+def require_key(key: JoinKey, table_key: Collection[str], *, versions: str | None = None) -> None:
+    """A deletion has only the key, and an update replaces the row of its key, and no other.
+
+    By other columns, rows that are gone would be found. `table_key` is empty if nobody knows it.
+    """
+    wanted = [name for name in table_key if name != versions]
+    if wanted and set(key.right) != set(wanted):
+        raise BadDeclaration(
+            f"on={', '.join(key.right)} is not the key of the table ({', '.join(wanted)}): rows "
+            "that are gone would be found. Join by the key, or take joins.tables"
         )
 
 

@@ -44,6 +44,8 @@ ROW_CHANGES = StructType(
         StructField("order", LongType()),
     ]
 )
+# What is beside a row on its way into bytes: names that no application gives.
+ON, COMES = "on ", "comes "
 CHANGE_FIELDS = [StructField(CHANGE, StringType()), StructField(ORDER, LongType())]
 # The number of the batch, as Spark tells its tasks.
 BATCH_PROPERTY = "streaming.sql.batchId"
@@ -53,10 +55,10 @@ Row = dict[str, Any]
 
 def changes_of(frame: DataFrame, on: Sequence[Column], to_bytes: "RowsToBytes") -> DataFrame:
     """The rows as bytes, in the slot of their next step."""
-    compared = [column.alias(f"_on_{place}") for place, column in enumerate(on)]
+    compared = [column.alias(f"{ON}{place}") for place, column in enumerate(on)]
     own = [quoted(name) for name in columns_of(frame)]
     whole = frame.select(
-        *own, *compared, is_coming(frame).alias("_coming"), order_of(frame).alias("_order")
+        *own, *compared, is_coming(frame).alias(COMES), order_of(frame).alias(ORDER)
     )
     return whole.mapInArrow(to_bytes, ROW_CHANGES)
 
@@ -82,8 +84,8 @@ class RowsToBytes:
     def _change(self, row: Row) -> tuple[RowChange, str]:
         """And what decides its slot."""
         key = identity(row[name] for name in self.key)
-        on = [row.pop(name) for name in list(row) if name.startswith("_on_")]
-        coming, order = row.pop("_coming"), row.pop("_order")
+        on = [row.pop(name) for name in list(row) if name.startswith(ON)]
+        coming, order = row.pop(COMES), row.pop(ORDER)
         join = identity(on)
         if None in on:
             join, coming = f"{self.side} {key}", coming and self.kept

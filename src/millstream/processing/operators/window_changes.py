@@ -19,7 +19,7 @@ from millstream.processing.operators.window_state import Event, Result, Revision
 Emit: TypeAlias = Literal["upsert", "retract", "final"]
 EMITS: tuple[Emit, ...] = ("upsert", "retract", "final")
 Key: TypeAlias = tuple[Any, ...]
-STATE_VERSION = 1
+STATE_VERSION = 2
 # Later than all times that Spark knows: in a batch, every window is over.
 END_OF_TIME = 1 << 63
 
@@ -64,15 +64,26 @@ class WindowBook:
         return min((close for close in closes if close is not None), default=None)
 
     def to_bytes(self) -> bytes:
-        return pickle.dumps((STATE_VERSION, self.wake_at, self.states), 5)
+        return pickle.dumps((STATE_VERSION, terms_of(self.windows), self.wake_at, self.states), 5)
+
+
+def terms_of(windows: Windows) -> str:
+    """What a state is of: with other windows or aggregates its numbers mean something else."""
+    return repr((windows.kind, windows.aggregates))
 
 
 def book_from(kept: bytes, windows: Windows, emit: Emit) -> WindowBook:
-    version, wake_at, states = pickle.loads(kept)
+    version, *content = pickle.loads(kept)
     if version != STATE_VERSION:
         raise Corrupt(
             f"the windows of this checkpoint have format {version}, known is {STATE_VERSION}: "
             "rebuild the job"
+        )
+    terms, wake_at, states = content
+    if terms != terms_of(windows):
+        raise Corrupt(
+            f"the windows of this checkpoint are {terms}, and not {terms_of(windows)}: rebuild the "
+            "job"
         )
     return WindowBook(windows, emit, states, wake_at)
 

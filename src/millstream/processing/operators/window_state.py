@@ -44,6 +44,12 @@ class Revision(NamedTuple):
 class Windows(Protocol):
     """One kind of windows. `state` belongs to the caller; it is changed in place."""
 
+    @property
+    def kind(self) -> WindowKind: ...
+
+    @property
+    def aggregates(self) -> Sequence[Aggregate]: ...
+
     def empty(self) -> Any: ...
 
     def add(self, state: Any, events: Sequence[Event]) -> list[Revision]:

@@ -21,7 +21,8 @@ from millstream.values.decoder import Bad
 Header = tuple[str, str | bytes | None]
 PREFIX = "__dlq.errors."
 REASON_LENGTH_MAX = 4_000
-KEPT_FOREVER = {"retention.ms": "-1"}
+# With its headers a letter is larger than the record was, which its topic has just taken.
+LETTERS_CONFIG = {"retention.ms": "-1", "max.message.bytes": str(2**31 - 1)}
 
 
 def letter_headers(record: Message, *, reason: str, job: str) -> list[Header]:
@@ -78,6 +79,6 @@ def send_letters(
             key=record.key(),
             value=record.value(),
             headers=letter_headers(record, reason=letter.reason, job=read.job),
-            topic_config=KEPT_FOREVER,
+            topic_config=LETTERS_CONFIG,
         )
     outbox.close(doing=f"write {suffix.removeprefix('.')} letters")

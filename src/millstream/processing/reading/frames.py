@@ -96,6 +96,7 @@ def topic_read(declared: Declared, reading: Reading) -> TopicRead:
         run=reading.run,
         table_key=declared.key if isinstance(declared, DeclaredTable) else (),
         event_time=event_time,
+        on_loss=declared.on_loss if isinstance(declared, DeclaredTopic) else "fail",
         client=reading.client,
     )
 
@@ -139,37 +140,37 @@ def decoder_for(declared: Declared) -> Decoder | None:
     """None for a topic without a schema: its values stay bytes."""
     if declared.schema is None:
         return None
-    return DECODERS[declared.encoding](declared.name, declared.schema)
+    return DECODERS[declared.encoding](declared, declared.schema)
 
 
-def _json(_name: str, schema: Schema) -> Decoder:
+def _json(_declared: Declared, schema: Schema) -> Decoder:
     from millstream.values.json_decoder import JsonDecoder
 
     return JsonDecoder(schema)
 
 
-def _avro(_name: str, schema: Schema) -> Decoder:
+def _avro(_declared: Declared, schema: Schema) -> Decoder:
     from millstream.values.avro_decoder import AvroDecoder  # needs an extra
 
     return AvroDecoder(schema)
 
 
-def _raw(name: str, schema: Schema) -> Decoder:
+def _raw(declared: Declared, schema: Schema) -> Decoder:
     from millstream.values.raw_decoder import RawDecoder
 
     column, *others = schema
     if others or column.type not in (Scalar.STRING, Scalar.BINARY):
         raise BadDeclaration(
-            f"{name}: raw values are one column, STRING or BINARY, not {schema.ddl}"
+            f"{declared.name}: raw values are one column, STRING or BINARY, not {schema.ddl}"
         )
     return RawDecoder(column.name, text=column.type is Scalar.STRING)
 
 
-def _protobuf(name: str, _schema: Schema) -> Decoder:
-    raise BadDeclaration(
-        f"{name}: Protobuf needs the descriptors of its messages, which a schema does not have. "
-        "Read it with processing.reading.topic_source and a ProtobufDecoder"
-    )
+def _protobuf(declared: Declared, schema: Schema) -> Decoder:
+    from millstream.values.protobuf_decoder import ProtobufDecoder  # needs an extra
+
+    assert declared.message is not None, "declared with its message"
+    return ProtobufDecoder(declared.message.files, declared.message.name, schema)
 
 
 DECODERS = {"json": _json, "avro": _avro, "raw": _raw, "protobuf": _protobuf}

@@ -87,33 +87,52 @@ class LateTally:
 
     def __init__(self, brokers: str, client: Mapping[str, str], *, job: str) -> None:
         self._read = TopicRead(brokers=brokers, topics=(counts_topic(job),), client=client)
-        self._known: dict[bytes, dict[str, Any]] = {}
+        self._known: dict[bytes, bytes] = {}  # the last value of each key
+        self._totals: dict[tuple[str, str], Counter[Fate]] = {}  # of these, by run and source
         self._reached: dict[Partition, int] = {}
 
     def counts(self, *, run: str | None = None) -> LateCounts:
         """By source; of one run, or of all that the job ever had."""
         self._catch_up()
         found: dict[str, Counter[Fate]] = {}
-        for key, facts in self._known.items():
-            named = json.loads(key)
-            if run in (None, named["run"]):
-                late = Counter({fate: facts[fate] for fate in Fate if fate in facts})
-                found.setdefault(named["source"], Counter()).update(late)
+        for (of_run, source), late in self._totals.items():
+            if run in (None, of_run):
+                found.setdefault(source, Counter()).update(+late)
         return found
 
     def _catch_up(self) -> None:
         try:
             ranges = batch_ranges(self._read)
-        except TopicNotFound:
-            return  # nothing was late so far
+        except TopicNotFound:  # nothing was late so far, or since it was deleted
+            self._forget()
+            return
+        if any(within.end < self._reached.get(part, 0) for part, within in ranges):
+            self._forget()  # made anew
         reader = RangeReader(self._read)
         for part, within in ranges:
             start = max(within.start, self._reached.get(part, 0))
             for records in reader.read(part, OffsetRange(start=start, end=within.end)):
-                self._known |= {
-                    record.key() or b"": json.loads(record.value() or b"{}") for record in records
-                }
+                for record in records:
+                    self._take(record.key() or b"", record.value() or b"{}")
             self._reached[part] = within.end
+
+    def _take(self, key: bytes, value: bytes) -> None:
+        """In the place of what was known of this range."""
+        named = json.loads(key)
+        total = self._totals.setdefault((named["run"], named["source"]), Counter())
+        total.subtract(_late_in(self._known.get(key, b"{}")))
+        total.update(_late_in(value))
+        self._known[key] = value
+
+    def _forget(self) -> None:
+        self._known.clear()
+        self._totals.clear()
+        self._reached.clear()
+
+
+def _late_in(value: bytes) -> Counter[Fate]:
+    facts = json.loads(value)
+    return Counter({fate: facts[fate] for fate in Fate if fate in facts})
 
 
 def count_late(

@@ -213,17 +213,26 @@ def admit(backlog: Ranges, *, records_max: int | None) -> dict[Partition, Offset
 
 
 def advance(position: Position, available: Available, admitted: Ranges) -> Position:
-    """The position once these ranges are read. Topics that are gone are left out of it."""
+    """The position once these ranges are read. Topics that are gone are left out of it.
+
+    A partition that was read does not go: a broker that does not show it has not heard of it yet,
+    and it must not be read again from its start when another one does.
+    """
     return {
         topic: TopicPosition(
             topic_id=there.topic_id,
-            offsets={
+            offsets=_offsets_in(_known(position, topic, there.topic_id))
+            | {
                 number: _reached(position, Partition(topic, number), there, admitted)
                 for number in there.partitions
             },
         )
         for topic, there in available.items()
     }
+
+
+def _offsets_in(at: TopicPosition | None) -> dict[int, int]:
+    return {} if at is None else dict(at.offsets)
 
 
 def _reached(position: Position, part: Partition, there: AvailableTopic, admitted: Ranges) -> int:

@@ -5,6 +5,7 @@ shorter answer. Joins no group, and leaves no trace on the broker. Gaps are norm
 transaction markers and aborted records leave offsets without a record.
 """
 
+import threading
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -29,8 +30,19 @@ BATCH_RECORDS_MAX = 50_000
 BATCH_BYTES_MAX = 32 << 20
 OFFSET_IS_GONE = ("_AUTO_OFFSET_RESET", "OFFSET_OUT_OF_RANGE")
 
-# A worker of Spark runs one task after another, and lives long: the connection is kept.
-_consumers: dict[frozenset[tuple[str, Any]], Consumer] = {}
+
+class _Consumers(threading.local):
+    """Those of one thread: a consumer is assigned to one reader at a time.
+
+    A worker of Spark runs one task after another, and lives long: the connection is kept. In the
+    driver every job has a thread of its own.
+    """
+
+    def __init__(self) -> None:
+        self.by_config: dict[frozenset[tuple[str, Any]], Consumer] = {}
+
+
+_consumers = _Consumers()
 
 
 def consumer_for(read: TopicRead) -> Consumer:
@@ -42,14 +54,17 @@ def consumer_for(read: TopicRead) -> Consumer:
         # An offset that is gone must not become another one silently.
         "auto.offset.reset": "error",
         "check.crcs": True,
-        "fetch.wait.max.ms": 100,
+        # The records of a range are there: nothing is gained by waiting at the broker. The next
+        # range cannot be asked for while this one's last fetch waits at the end of the log.
+        "fetch.wait.max.ms": 5,
         "fetch.message.max.bytes": 8 << 20,
         **read.client,
     }
     key = frozenset({**config, "brokers": read.brokers}.items())
-    if key not in _consumers:
-        _consumers[key] = Consumer(client_config(read.brokers, {}) | config)
-    return _consumers[key]
+    known = _consumers.by_config
+    if key not in known:
+        known[key] = Consumer(client_config(read.brokers, {}) | config)
+    return known[key]
 
 
 class RangeReader:

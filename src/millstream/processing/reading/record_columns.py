@@ -2,7 +2,7 @@
 
 key        binary            value  binary      headers  list of (key string, value binary)
 topic      string            partition  int32   offset   int64
-timestamp  microseconds UTC  null when the record has none
+timestamp  microseconds UTC  null when the record has none, or one beyond the year 294,000
 """
 
 from collections.abc import Callable, Sequence
@@ -22,6 +22,8 @@ RAW_TYPES: dict[str, pa.DataType] = {
     "offset": pa.int64(),
     "timestamp": pa.timestamp("us", tz="UTC"),
 }
+# The last time that microseconds can tell; a producer may write any.
+MICROSECONDS_MS_MAX = (2**63 - 1) // 1000
 
 
 def values_of(records: Sequence[Any]) -> pa.BinaryArray:
@@ -47,6 +49,9 @@ def _timestamps(records: Sequence[Any]) -> pa.Array:
         kinds = pa.array([record.timestamp()[0] for record in records])
         known = pc.not_equal(kinds, TIMESTAMP_NOT_AVAILABLE)
         milliseconds = pc.if_else(known, milliseconds, None)
+    if (pc.max(milliseconds).as_py() or 0) > MICROSECONDS_MS_MAX:
+        fits = pc.less_equal(milliseconds, MICROSECONDS_MS_MAX)
+        milliseconds = pc.if_else(fits, milliseconds, None)
     return milliseconds.cast(pa.timestamp("ms", tz="UTC")).cast(RAW_TYPES["timestamp"])
 
 

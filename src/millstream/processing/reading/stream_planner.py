@@ -5,7 +5,7 @@ as the JSON that Spark keeps in the checkpoint.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from millstream.base.clock import Clock, system_clock
@@ -35,6 +35,8 @@ from millstream.processing.reading.topic_offsets import TopicOffsets
 from millstream.processing.reading.topic_read import TopicRead
 
 SAMPLE_RECORDS_MAX = 200
+# An answer takes milliseconds: a broker that needs this long was away.
+ANSWER_MS_MAX = 2_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +68,7 @@ class StreamPlanner:
         self._clock = clock
         self._idle = IdleClock(_idle_ms(read), now_ms=clock())
         self._offsets = TopicOffsets(read)
+        self._written = TopicOffsets(replace(read, read_committed=False))
         self._seen: Available = {}
         self._target: Available | None = None
         self._record_bytes: float | None = None
@@ -86,20 +89,27 @@ class StreamPlanner:
 
     def next_position(self, start: dict[str, Any], limits: BatchLimits) -> dict[str, Any]:
         position = position_from(start)
+        asked_ms = self._clock()
         there = self._offsets.available() if self._target is None else self._target
         self._seen = there
         if self._read.on_loss == "fail" and (losses := losses_of(position, there)):
             raise DataLost(losses=losses)
         backlog = up_to(self._ends(there), unread(position, there))
         admitted = admit(backlog, records_max=self._records_max(backlog, limits))
-        clock_ms = self._clock_after(clock_in(start), came=bool(admitted))
+        was_away = self._clock() - asked_ms >= ANSWER_MS_MAX
+        clock_ms = self._clock_after(clock_in(start), there, came=bool(admitted) or was_away)
         return position_json(advance(position, there, admitted), clock_ms=clock_ms)
 
-    def _clock_after(self, told_ms: int | None, *, came: bool) -> int | None:
+    def _clock_after(self, told_ms: int | None, there: Available, *, came: bool) -> int | None:
         """A run over what is there now ends: it waits for nobody, and tells no time."""
         if self._target is not None:
             return told_ms
-        return self._idle.tell(told_ms, now_ms=self._clock(), came=came)
+        told = self._idle.tell(told_ms, now_ms=self._clock(), came=came)
+        return told_ms if told != told_ms and self._has_undecided(there) else told
+
+    def _has_undecided(self, there: Available) -> bool:
+        """Whether records wait behind a transaction that is open: what they tell is yet to come."""
+        return ends_of(self._written.available()) != ends_of(there)
 
     def _ends(self, there: Available) -> Mapping[Partition, int]:
         """How far the stream goes, if not to the end: up to a time or offset, be it yet to come."""

@@ -49,7 +49,10 @@ class TableKeys:
     def _plain(self, field: Field, key: bytes) -> bytes:
         if field.type in BARE or key.startswith(b'"'):
             return key
-        return json.dumps(key.decode(errors="replace")).encode()
+        try:
+            return json.dumps(key.decode()).encode()
+        except UnicodeDecodeError:
+            return key  # which the decoder refuses, with the reason
 
 
 def _required(field: Field) -> Field:

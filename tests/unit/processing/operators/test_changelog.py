@@ -10,7 +10,7 @@ import pytest
 
 from millstream.base.changes import CHANGE, DELETE, INSERT, ORDER, RETRACT, UPSERT
 from millstream.base.identity import identity
-from millstream.processing.operators.aggregates import Average, Count, Sum
+from millstream.processing.operators.aggregates import Average, Count, Sum, SumTooLarge
 from millstream.processing.operators.changelog_state import (
     GroupResult,
     KeyNamesTwoRows,
@@ -174,3 +174,9 @@ def test_what_is_taken_back_leaves_no_trace_in_a_sum() -> None:
 
 def test_a_sum_with_infinity_in_it_is_infinite() -> None:
     assert amounts_after(gone=[1.0], left=[math.inf, 2.0]) == (2, 2, math.inf, math.inf)
+
+
+@pytest.mark.parametrize("amounts", [(2**62, 2**62), (Decimal("9" * 38), Decimal(1))])
+def test_a_sum_that_its_type_cannot_hold_is_refused_by_its_name(amounts: tuple[Any, Any]) -> None:
+    with pytest.raises(SumTooLarge, match="the sum of amount"):
+        totals(PageDictionary(), *((1, "a", amount) for amount in amounts))

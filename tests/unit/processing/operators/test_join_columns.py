@@ -7,6 +7,7 @@ from millstream.processing.operators.join_columns import (
     JoinKey,
     join_key,
     require_alike,
+    require_key,
     right_columns,
 )
 
@@ -48,3 +49,18 @@ def test_a_suffix_that_is_taken_too_is_refused() -> None:
 def test_a_stream_and_a_static_frame_are_not_joined() -> None:
     with pytest.raises(BadDeclaration, match="read both alike"):
         require_alike(stream=True, table=False)
+
+
+def test_a_table_is_joined_by_its_key() -> None:
+    require_key(JoinKey(("customer",), ("id",)), ["id"])
+    require_key(JoinKey(("a", "b"), ("a", "b")), ["b", "a"])
+    require_key(JoinKey(("country",), ("country",)), ["country", "since"], versions="since")
+    require_key(JoinKey(("country",), ("country",)), [])  # nobody knows
+
+
+@pytest.mark.parametrize("table_key", [["id"], ["name", "region"], ["name", "since"]])
+def test_a_table_that_is_joined_by_other_columns_than_its_key_is_refused(
+    table_key: list[str],
+) -> None:
+    with pytest.raises(BadDeclaration, match="on=name is not the key of the table"):
+        require_key(JoinKey(("customer",), ("name",)), table_key)

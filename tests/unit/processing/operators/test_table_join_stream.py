@@ -68,3 +68,15 @@ def test_rows_that_were_kept_before_a_column_came_have_null_in_it() -> None:
     tables.plan = replace(tables.plan, left=replace(tables.plan.left, columns=wider))
     (change,) = tables.take([], [{"name": "ada", "level": Decimal(2)}])
     assert (change["id"], change["note"]) == (1, None)
+
+
+def test_a_table_may_have_columns_of_any_name() -> None:
+    named = StructType(
+        [*LEFT, StructField("_on_hold", StringType()), StructField("_coming", LongType())]
+    )
+    left = side_of(named, key=["id"], on=["rate"], kept=False)
+    right = side_of(RIGHT, key=["name"], on=["level"], kept=False)
+    row = {"id": 1, "rate": Decimal(2), "_on_hold": "yes", "_coming": 7}
+    tables = JoinedTables(plan_of(left, right, "inner"))
+    (change,) = tables.take([row], [{"name": "ada", "level": Decimal(2)}])
+    assert (change["_on_hold"], change["_coming"]) == ("yes", 7)

@@ -1,14 +1,15 @@
 """What is told of windows, batch by batch. Events are times; what is counted, their number."""
 
+import pickle
 from typing import Any
 
 import pytest
 
 from millstream.base.errors import Corrupt
-from millstream.processing.operators.aggregates import Collected, Count
+from millstream.processing.operators.aggregates import Collected, Count, Sum
 from millstream.processing.operators.window_changes import Emit, WindowBook, book_from
 from millstream.processing.operators.window_kinds import Hopping, Session, Sliding, WindowKind
-from millstream.processing.operators.window_state import windows_of
+from millstream.processing.operators.window_state import Windows, windows_of
 
 TUMBLING = Hopping(size_us=10, every_us=10)
 
@@ -131,6 +132,21 @@ def test_a_row_that_stays_as_it_is_is_not_told_again() -> None:
 
 def test_a_book_of_another_format_is_refused() -> None:
     told = Told(TUMBLING, "upsert")
-    other = told.book.to_bytes().replace(b"K\x01N", b"K\x63N")
-    with pytest.raises(Corrupt, match="format 99, known is 1: rebuild the job"):
-        book_from(other, told.windows, "upsert")
+    with pytest.raises(Corrupt, match="format 99, known is 2: rebuild the job"):
+        book_from(pickle.dumps((99, None, {}), 5), told.windows, "upsert")
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        windows_of(TUMBLING, [Sum("y")]),
+        windows_of(TUMBLING, [Count("x")]),
+        windows_of(Session(gap_us=5), [Sum("x")]),
+    ],
+)
+def test_the_book_of_other_windows_or_aggregates_is_refused(other: Windows) -> None:
+    book = WindowBook(windows_of(TUMBLING, [Sum("x")]), "upsert")
+    assert len([*book.add({("ada",): [(1, (5,))]})]) == 1
+    assert book_from(book.to_bytes(), book.windows, "retract").states == book.states
+    with pytest.raises(Corrupt, match=r"Sum\(column='x'\).*, and not .*: rebuild the job"):
+        book_from(book.to_bytes(), other, "upsert")

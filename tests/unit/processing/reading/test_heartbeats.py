@@ -47,7 +47,9 @@ def test_the_latest_clock_that_can_be_believed_counts() -> None:
     assert [letter.row for letter in bad] == [2]
 
 
-@pytest.mark.parametrize("text", [b"", b"-1", b"soon", b"1.5", b"\xff", "²".encode()])
+@pytest.mark.parametrize(
+    "text", [b"", b"-1", b"soon", b"1.5", b"\xff", "²".encode(), b"1" * 16, b"0" * 5_000]
+)
 def test_a_clock_that_is_not_digits_is_bad(text: bytes) -> None:
     latest, (bad,) = read_clocks([Record(text)], TERMS)
     assert latest is None
@@ -58,6 +60,13 @@ def test_a_heartbeat_is_null_in_all_but_its_time() -> None:
     schema = pa.schema([("name", pa.string()), ("at", MOMENT), BEAT_FIELD])
     told = moment(7).as_py()
     assert beat_row(schema, "at", 7).to_pylist() == [{"name": None, "at": told, "_beat": told}]
+
+
+def test_a_heartbeat_may_be_of_any_year_that_spark_knows() -> None:
+    told_ms = 10**15 - 1
+    assert read_clocks([Record(b"9" * 15, written_ms=told_ms)], TERMS) == (told_ms, [])
+    beat = beat_row(pa.schema([("at", MOMENT), BEAT_FIELD]), "at", told_ms)
+    assert beat.column("at").cast(pa.int64()).to_pylist() == [told_ms * 1_000]
 
 
 def test_a_source_tells_the_wall_clock_each_time_it_was_idle_so_long() -> None:

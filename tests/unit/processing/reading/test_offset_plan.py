@@ -141,6 +141,18 @@ def test_an_idle_stream_stays_where_it_is() -> None:
     assert advance(at(10, 4), orders((0, 10), (2, 4)), {}) == at(10, 4)
 
 
+def test_a_partition_that_a_broker_has_not_heard_of_yet_is_not_read_again_later() -> None:
+    grown, stale = orders((0, 12), (0, 4)), orders((0, 12))
+    position = advance(at(10, 4), stale, unread(at(10, 4), stale))
+    assert position == at(12, 4)
+    assert unread(position, grown) == {}
+
+
+def test_a_replaced_topic_keeps_nothing_of_the_partitions_of_the_one_before() -> None:
+    replaced = orders((0, 2), topic_id="b")
+    assert advance(at(10, 4), replaced, {}) == at(0, topic_id="b")
+
+
 def test_bytes_bound_a_batch_by_the_weight_of_its_records() -> None:
     backlog = unread(at(0), orders((0, 1_000)))
     limits = {"records_max": None, "bytes_max": 10_000}

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+import pyarrow as pa
 import pytest
 from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_NOT_AVAILABLE
 
@@ -63,3 +64,10 @@ def test_a_record_without_a_time_has_none_and_others_are_exact() -> None:
     moment = datetime(2026, 7, 1, 12, 0, 0, 7_000, tzinfo=UTC)
     times = [Kept(0, time_ms=None), Kept(1, time_ms=round(moment.timestamp() * 1000))]
     assert column_of("timestamp", times).to_pylist() == [None, moment]
+
+
+def test_a_time_that_no_microseconds_can_tell_is_none_and_stops_nobody() -> None:
+    last_ms = (2**63 - 1) // 1_000
+    times = [Kept(0, time_ms=last_ms), Kept(1, time_ms=last_ms + 1), Kept(2, time_ms=2**63 - 1)]
+    found = column_of("timestamp", times).cast(pa.int64()).to_pylist()
+    assert found == [last_ms * 1_000, None, None]

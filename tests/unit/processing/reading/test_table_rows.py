@@ -81,3 +81,8 @@ def test_a_value_without_its_whole_key_is_bad_once() -> None:
     assert [bad.row for bad in found.bad] == [0, 1, 2]
     assert found.bad[0].reason == "the key column a is null"
     assert found.bad[1].reason == "the key column b is null"
+
+
+def test_a_key_that_is_not_utf8_names_no_row() -> None:
+    found = changes("id STRING, x INT", ("id",), (b"\xffada", None))
+    assert [bad.reason for bad in found.bad] == ["its key: not UTF-8: byte 0xff at position 6"]
