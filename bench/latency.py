@@ -23,8 +23,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's users call it
 
 from millstream import App, windows
-from millstream.base.errors import MillstreamError
-from millstream.views.reader import ViewReader
+from millstream.views.reader import ViewNotFound, ViewReader
 
 TOPIC = "clicks"
 LOOK_SECONDS = 0.002
@@ -108,10 +107,8 @@ class Watching(threading.Thread):
     def _reached(self) -> int:
         try:
             return self._view.position().get(TOPIC, {}).get(0, 0)
-        except MillstreamError:
-            if self.seen_at:
-                raise
-            return 0  # the job has not made the view yet
+        except ViewNotFound:
+            return 0
 
     def wait_for(self, count: int, *, within: float) -> None:
         deadline = time.monotonic() + within

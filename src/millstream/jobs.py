@@ -4,6 +4,7 @@ Spark is started when jobs first run, so an App without jobs needs none. Which j
 `processing/`; here is only what it cannot know.
 """
 
+import threading
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -74,6 +75,7 @@ class Jobs:
         self._client_config, self._owns_broker = client_config, owns_broker
         self._session: AppSession | None = None
         self._supervisor: Supervisor | None = None
+        self._stopping = threading.Event()
 
     def run(
         self,
@@ -85,7 +87,10 @@ class Jobs:
     ) -> "list[JobProgress]":
         """Run the jobs until they are done (`once`) or stopped; raises for those that failed."""
         chosen, anew = self._chosen(only), {self._catalog.job(name).name for name in rebuild}
+        self._stopping.clear()
         supervisor = self._supervise(chosen, once=once, rebuild=anew)
+        if self._stopping.is_set():  # while Spark started
+            supervisor.stop()
         supervisor.run(look=look)
         if supervisor.failures:
             raise JobsFailed(failures=supervisor.failures)
@@ -130,6 +135,7 @@ class Jobs:
         return self._supervisor.progress if self._supervisor else []
 
     def stop(self) -> None:
+        self._stopping.set()
         if self._supervisor is not None:
             self._supervisor.stop()
 

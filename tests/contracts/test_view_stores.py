@@ -85,6 +85,25 @@ class StoreContract:
         assert store.write(receipt(epoch=epoch, batch=0, query="b"), rows(COUNTS, ("/", 2)))
         assert reader.get("/") == {"url": "/", "count": 2}
 
+    def test_a_job_that_starts_over_leaves_no_rows_of_its_former_life(
+        self, open_store: Open, reader: ViewReader
+    ) -> None:
+        store = open_store(key=["url"])
+        epoch = store.claim("counts", schema_of(COUNTS))
+        store.write(receipt(epoch=epoch, batch=0), rows(COUNTS, ("/", 1), ("/old", 1)))
+        store.write(receipt(epoch=epoch, batch=0, query="b"), rows(COUNTS, ("/", 1)))
+        assert reader.scan() == [{"url": "/", "count": 1}]
+
+    def test_a_job_does_not_go_on_into_the_view_of_another_checkpoint(
+        self, open_store: Open, reader: ViewReader
+    ) -> None:
+        store = open_store(key=["url"])
+        epoch = store.claim("counts", schema_of(COUNTS))
+        store.write(receipt(epoch=epoch, batch=0), rows(COUNTS, ("/", 1)))
+        with pytest.raises(RowsLost, match=r"its job goes on with batch 7, but .* holds nothing"):
+            store.write(receipt(epoch=epoch, batch=7, query="b"), rows(COUNTS, ("/", 9)))
+        assert reader.scan() == [{"url": "/", "count": 1}]
+
     def test_a_job_does_not_go_on_into_a_view_that_was_lost(self, open_store: Open) -> None:
         store = open_store(key=["url"])
         epoch = store.claim("counts", schema_of(COUNTS))
@@ -194,6 +213,21 @@ class StoreContract:
             {"id": 1, "s": None, "n": 1},
             {"id": 2, "s": {"a": 1}, "n": 1 << 40},
         ]
+
+    @pytest.mark.parametrize("parts", ["b: STRING, a: STRING", "a: STRING, c: STRING, b: STRING"])
+    def test_parts_in_a_list_are_kept_by_place_and_may_not_move(
+        self, open_store: Open, reader: ViewReader, parts: str
+    ) -> None:
+        ddl = "id INT, list ARRAY<STRUCT<inner: STRUCT<{}>>>"
+        store = open_store(key=["id"])
+        kept = ddl.format("a: STRING, b: STRING")
+        epoch = store.claim("counts", schema_of(kept))
+        table = rows(kept, (1, [{"inner": {"a": "A", "b": "B"}}]))
+        store.write(receipt(epoch=epoch, batch=0), table)
+        with pytest.raises(ChangedView, match=r"the parts of `list\[\].inner` were a, b and are"):
+            store.claim("counts", schema_of(ddl.format(parts)))
+        store.claim("counts", schema_of(ddl.format("a: STRING, b: STRING, c: STRING")))
+        assert reader.scan() == [{"id": 1, "list": [{"inner": {"a": "A", "b": "B", "c": None}}]}]
 
     @pytest.mark.parametrize(
         ("ddl", "key", "message"),

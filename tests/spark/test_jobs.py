@@ -1,6 +1,8 @@
 """Jobs of an App: from declared topics into views, topics and functions, and what may change."""
 
 import json
+import os
+import shutil
 import threading
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
@@ -12,6 +14,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from millstream import App
 from millstream.base.ports import BatchReceipt
+from millstream.jobs import JobsFailed
+from millstream.processing.jobs.job import Job, ToView
+from millstream.processing.jobs.prepared_job import session_for
 from millstream.processing.jobs.progress import JobProgress
 from tests.clients.steps import read, unique_name
 from tests.support.waiting import eventually
@@ -106,11 +111,13 @@ def test_rows_go_into_a_topic_that_need_not_be_declared(
 
     app.publish(topic, [click("/"), click("/hidden"), click("/b", user="bob")])
     app.run(once=True)
+    app.publish(topic, click("/last"))
     app.run(once=True)
-    found = [(one.key(), json.loads(one.value() or b"")) for one in read(bootstrap, target, 2)]
+    found = [(one.key(), json.loads(one.value() or b"")) for one in read(bootstrap, target, 3)]
     assert sorted(found, key=str) == [
         (b"/", {"url": "/", "user": "ada"}),
         (b"/b", {"url": "/b", "user": "bob"}),
+        (b"/last", {"url": "/last", "user": "ada"}),
     ]
 
 
@@ -147,6 +154,7 @@ def test_only_the_jobs_that_are_named_run(shop: Shop, topic: str) -> None:
 
 
 def test_a_running_app_keeps_its_views_fresh_until_it_is_stopped(shop: Shop, topic: str) -> None:
+    """And keeps a second one from running its jobs."""
     app = shop()
     per_url(app, topic)
     app.publish(topic, click("/"))
@@ -165,10 +173,41 @@ def test_a_running_app_keeps_its_views_fresh_until_it_is_stopped(shop: Shop, top
         eventually(
             lambda: only(app.progress()).rows == 3, what="all are counted", within_s=WITHIN_S
         )
+        second = shop()
+        per_url(second, topic)
+        with pytest.raises(JobsFailed, match=f"job per_url runs already in process {os.getpid()}"):
+            second.run(once=True)
+        assert only(app.progress()).state == "running"
     finally:
         app.stop()
         running.join(WITHIN_S)
     assert only(ended[0]).state == "stopped"
+
+
+def test_a_view_over_a_changelog_is_rebuilt_without_its_first_inputs(
+    shop: Shop, topic: str, tmp_path: Path
+) -> None:
+    """The way to a view that is back soon: its job reads one row for each key."""
+    counts = unique_name("counts")
+
+    def counted(clicks: DataFrame) -> DataFrame:
+        return clicks.groupBy("url").count()
+
+    app = shop()
+    app.table(counts, schema="url STRING, count BIGINT", key="url", partitions=1)
+    app.job(to=counts, key="url", name="counting", inputs={"clicks": topic})(counted)
+    app.view(key="url", name="per_url", inputs={"counts": counts})(lambda counts: counts)
+    for urls in (["/", "/a"], ["/", "/b"]):
+        app.publish(topic, [click(url) for url in urls])
+        app.run(once=True, only=["counting"])
+    app.run(once=True, only=["per_url"])
+    assert rows_of(app) == {"/": 2, "/a": 1, "/b": 1}
+
+    for file in (tmp_path / "shop" / "views").iterdir():
+        file.unlink()
+    rebuilt = only(app.run(once=True, only=["per_url"], rebuild=["per_url"]))
+    assert list(rebuilt.lag) == [counts]
+    assert rows_of(app) == {"/": 2, "/a": 1, "/b": 1}
 
 
 # What may change
@@ -203,6 +242,19 @@ def test_a_job_of_another_shape_is_refused_and_can_be_rebuilt(shop: Shop, topic:
     assert kept == ["checkpoint-2"]
 
 
+def test_a_job_whose_directory_was_removed_starts_over(shop: Shop, topic: str) -> None:
+    """Its view had a later generation by then, which is not what readers see any more."""
+    app = shop()
+    per_url(app, topic)
+    app.publish(topic, click("/"))
+    app.run(once=True)
+    app.run(once=True, rebuild=["per_url"])
+    shutil.rmtree(app.data / "jobs" / "per_url")
+    app.publish(topic, click("/b"))
+    app.run(once=True)
+    assert rows_of(app) == {"/": 1, "/b": 1}
+
+
 def test_a_filter_keeps_the_state(shop: Shop, topic: str) -> None:
     app = shop()
     per_url(app, topic)
@@ -224,9 +276,29 @@ def test_a_setting_of_spark_is_for_one_job_and_frozen_with_its_checkpoint(
     app = shop()
     per_url(app, topic, spark={"spark.sql.shuffle.partitions": "3"})
     app.publish(topic, click("/"))
+    assert str(getattr(app.jobs.prepared()["per_url"], "comparison", "refused")) == "new"
     app.run(once=True)
     other = shop()
     per_url(other, topic)
     verdict: Any = other.jobs.prepared()["per_url"]
     assert verdict.comparison.verdict == "unchanged"
     assert verdict.notes == ("spark.sql.shuffle.partitions is 2, and the checkpoint keeps 3",)
+
+
+def test_a_job_with_settings_has_those_of_the_apps_session(spark: SparkSession) -> None:
+    """Also where the session was there before the app, and Spark was started with others."""
+    job = Job(
+        name="own",
+        function=by_user,
+        inputs={},
+        output=ToView(key=("url",)),
+        settings={"spark.sql.shuffle.partitions": "3"},
+    )
+    name = "spark.sql.session.timeZone"
+    spark.conf.set(name, "Asia/Tokyo")
+    try:
+        own = session_for(job, spark)
+        assert own.conf.get(name) == "Asia/Tokyo"
+        assert own.conf.get("spark.sql.shuffle.partitions") == "3"
+    finally:
+        spark.conf.set(name, "UTC")

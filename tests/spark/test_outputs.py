@@ -1,8 +1,11 @@
 """Rows of jobs into views and topics, in real Spark."""
 
 import json
+import sqlite3
 from collections.abc import Iterator
-from dataclasses import dataclass
+from contextlib import closing
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's users call it
 
 from millstream.base.declared import DeclaredTable, DeclaredTopic, EventTime
+from millstream.declarations import declared_topic
 from millstream.processing.reading.frames import Reading, batch_frame, stream_frame
 from millstream.processing.writing.output import start_topic, start_view
 from millstream.publishing import Publisher
@@ -21,6 +25,7 @@ from millstream.views.reader import ViewReader
 from millstream.views.sqlite_store import SqliteView
 from tests.clients.steps import Sent, create_topic, produce, read, unique_name
 from tests.spark.steps import WITHIN_S, error_of
+from tests.support.sale_message import Sale
 
 CLICK = "url STRING, user STRING, at TIMESTAMP"
 
@@ -32,6 +37,11 @@ class Clicks:
     bootstrap: str
     declared: DeclaredTopic
     publisher: Publisher
+
+    @property
+    def without_time(self) -> DeclaredTopic:
+        """No batch follows that only moves the watermark."""
+        return replace(self.declared, event_time=None)
 
     def add(self, *urls: str, second: int = 0) -> None:
         at = f"2026-07-01T12:00:{second:02}Z"
@@ -81,6 +91,12 @@ def run(writer: Any, checkpoint: Path) -> None:
     assert query.awaitTermination(WITHIN_S), f"not done in {WITHIN_S} s"
 
 
+def forget_the_commit(checkpoint: Path) -> None:
+    """Of the only batch so far: it is repeated."""
+    (last,) = (file for file in (checkpoint / "commits").iterdir() if file.name.isdecimal())
+    last.unlink()
+
+
 def test_windowed_counts_become_a_view(
     spark: SparkSession, clicks: Clicks, bootstrap: str, view: ViewReader, tmp_path: Path
 ) -> None:
@@ -105,14 +121,16 @@ def test_windowed_counts_become_a_view(
 def test_a_batch_that_spark_repeats_changes_nothing(
     spark: SparkSession, clicks: Clicks, bootstrap: str, view: ViewReader, tmp_path: Path
 ) -> None:
-    """The last batch is no longer committed, as after a kill between the store and Spark's log."""
-    counts = stream(spark, clicks.declared, bootstrap).groupBy("url").count()
+    """As after a kill between the store and Spark's log."""
+    counts = stream(spark, clicks.without_time, bootstrap).groupBy("url").count()
     clicks.add("/", "/")
     run_view(counts, tmp_path, key=["url"])
-    (tmp_path / "checkpoint" / "commits" / "0").unlink()
-    clicks.add("/")
+    forget_the_commit(tmp_path / "checkpoint")
+    with closing(sqlite3.connect(tmp_path / "view.sqlite")) as db, db:
+        db.execute("UPDATE rows_1 SET count = 99")  # the count of the repeat would replace it
+    clicks.add("/a")
     run_view(counts, tmp_path, key=["url"])
-    assert view.scan() == [{"url": "/", "count": 3}]
+    assert view.scan() == [{"url": "/", "count": 99}, {"url": "/a", "count": 1}]
 
 
 def test_a_table_becomes_a_view_of_itself(
@@ -207,6 +225,33 @@ def test_changes_become_a_compacted_topic_that_is_a_table_again(
     ]
 
 
+def test_updates_of_rows_go_into_a_topic_once(
+    spark: SparkSession, clicks: Clicks, bootstrap: str, tmp_path: Path
+) -> None:
+    """As after a kill between the topic and Spark's log."""
+    schema = schema_of("url STRING, count BIGINT")
+    output = DeclaredTopic(name=unique_name("out"), schema=schema, key=("url",), partitions=1)
+    counts = stream(spark, clicks.without_time, bootstrap).groupBy("url").count()
+
+    def run_job(*urls: str) -> None:
+        clicks.add(*urls)
+        writer = start_topic(
+            counts, output, job=output.name, brokers=bootstrap, updates_of=tmp_path
+        )
+        run(writer.outputMode("update"), tmp_path)
+
+    run_job("/", "/")
+    forget_the_commit(tmp_path)
+    run_job("/a")
+    run_job("/")
+    found = [json.loads(one.value() or b"") for one in read(bootstrap, output.name, 3)]
+    assert found == [
+        {"url": "/", "count": 2},
+        {"url": "/a", "count": 1},
+        {"url": "/", "count": 3},
+    ]
+
+
 def test_columns_that_do_not_fit_the_topic_are_told_before_the_start(
     spark: SparkSession, clicks: Clicks, bootstrap: str
 ) -> None:
@@ -227,3 +272,24 @@ def test_a_row_that_does_not_fit_is_named(
     writer = start_topic(frame, output, job=output.name, brokers=bootstrap)
     message = error_of(lambda: run(writer, tmp_path))
     assert f"topic {output.name}: the row {{'url': None}} cannot be written" in message
+
+
+def test_topics_of_protobuf_are_read_and_written(
+    spark: SparkSession, clicks: Clicks, bootstrap: str, tmp_path: Path
+) -> None:
+    """A value that is no message becomes a dead letter, as in other encodings."""
+    terms: dict[str, Any] = {"encoding": "protobuf", "message": Sale, "partitions": 1}
+    sales = declared_topic(unique_name("sales"), event_time="at", **terms)
+    dear = declared_topic(unique_name("dear"), key="id", schema="id BIGINT, item STRING", **terms)
+    rows = [{"id": n, "item": f"tea {n}", "at": datetime.now(UTC)} for n in range(3)]
+    clicks.publisher.publish(sales, rows)
+    produce(bootstrap, sales.name, [Sent(value=b"\xff")])
+    frame = stream(spark, sales, bootstrap).filter("id > 0").drop("at")
+    writer = start_topic(frame, dear, job=unique_name("job"), brokers=bootstrap)
+    run(writer.outputMode("append"), tmp_path / "checkpoint")
+    found = {
+        one.key(): Sale.FromString(one.value() or b"") for one in read(bootstrap, dear.name, 2)
+    }
+    assert found == {b"1": Sale(id=1, item="tea 1"), b"2": Sale(id=2, item="tea 2")}
+    (letter,) = read(bootstrap, f"{sales.name}.dead", 1)
+    assert letter.value() == b"\xff"

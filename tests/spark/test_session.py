@@ -76,6 +76,23 @@ def test_a_cluster_keeps_what_is_its_own() -> None:
         assert name not in everywhere_settings()
 
 
+def test_a_batch_falls_into_as_many_tasks_whatever_is_in_it(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Also with adaptive plans, as on a cluster: a task's receipt is known by its number."""
+    session = spark.newSession()
+    session.conf.set("spark.sql.adaptive.enabled", "true")
+    session.conf.set("spark.sql.shuffle.partitions", "5")
+    few = session.readStream.format("rate-micro-batch").option("rowsPerBatch", 3)
+    spread = few.name("few").load().repartition("value")
+    tasks: list[int] = []
+    writer = spread.writeStream.foreachBatch(
+        lambda batch, _number: tasks.append(batch.rdd.getNumPartitions())
+    )
+    writer.option("checkpointLocation", str(tmp_path)).trigger(once=True).start().awaitTermination()
+    assert tasks == [5]
+
+
 QUIET = """
 from millstream.processing.session import open_session
 session = open_session("quiet", master="local[1]", quick_start=True)
@@ -88,4 +105,30 @@ session.stop()
 @pytest.mark.full
 def test_a_session_starts_works_and_stops_without_a_word() -> None:
     ran = subprocess.run([sys.executable, "-c", QUIET], capture_output=True, text=True, timeout=110)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
+
+
+QUIET_STATE = """
+import sys
+from millstream.processing.operators import windows
+from millstream.processing.session import open_session
+session = open_session("quiet", master="local[1]", quick_start=True)
+clicks = session.readStream.schema("user STRING, at TIMESTAMP").name("clicks").json(sys.argv[1])
+clicks = clicks.withWatermark("at", "1 minute")
+sessions = windows.aggregate(
+    clicks, windows.session("10 seconds", on="at"), by="user", of={"n": windows.count()}, slots=1
+)
+to = sessions.writeStream.format("noop").outputMode("update")
+to.option("checkpointLocation", sys.argv[2]).trigger(availableNow=True).start().awaitTermination()
+session.stop()
+"""
+
+
+@pytest.mark.full
+def test_state_in_python_is_set_up_without_a_word(tmp_path: Path) -> None:
+    (tmp_path / "clicks").mkdir()
+    line = '{"user": "ada", "at": "2026-07-01T12:00:00Z"}'
+    (tmp_path / "clicks" / "one.json").write_text(line)
+    command = [sys.executable, "-c", QUIET_STATE, str(tmp_path / "clicks"), str(tmp_path / "state")]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=110)
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")

@@ -1,3 +1,4 @@
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,35 @@ def test_a_queue_asked_for_with_other_terms_is_refused() -> None:
         app.queue("jobs", attempts_max=3)
         with pytest.raises(BadTerms, match="other terms"):
             app.queue("jobs")
+
+
+class StoppedJobs:
+    """Jobs that would never end by themselves."""
+
+    failures: Mapping[str, Any] = {}
+    progress: Sequence[Any] = ()
+    is_stopped = False
+
+    def stop(self) -> None:
+        self.is_stopped = True
+
+    def run(self, **_look: Any) -> None:
+        assert self.is_stopped, "runs for ever"
+
+
+def test_jobs_that_are_stopped_while_spark_starts_do_not_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    app = App("shop", brokers=NOWHERE)
+    app.topic("clicks")
+    app.job(to="copies", name="copies")(lambda clicks: clicks)
+
+    def supervise(*_jobs: Any, **_terms: Any) -> StoppedJobs:
+        app.stop()
+        return StoppedJobs()
+
+    monkeypatch.setattr(app.jobs, "_supervise", supervise)
+    app.run()
 
 
 @pytest.mark.parametrize("place", ["argument", "environment", "file"])

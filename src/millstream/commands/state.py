@@ -140,7 +140,10 @@ def copy(job: Job, to: Copy, data: Data = None) -> None:
 
     directory = _job_directory(data_directory(data), job)
     view = _view_file(data_directory(data), job)
-    with tempfile.TemporaryDirectory(prefix="millstream-view-") as scratch:
+    with (
+        directory.held("is being copied"),
+        tempfile.TemporaryDirectory(prefix="millstream-view-") as scratch,
+    ):
         resting = Path(scratch) / "view.sqlite"
         if view.exists():
             copy_view(view, resting)
@@ -163,9 +166,10 @@ def restore(job: Job, source: Copy, data: Data = None, yes: Yes = False) -> None
     directory = _job_directory(data_directory(data), job, must_exist=False)
     question = f"Replace the checkpoint of job {job} by its copy of batch {found.batch}?"
     confirm(question, yes=yes)
-    if found.has_view and found.job == job:
-        restore_view(source / VIEW, _view_file(data_directory(data), job))
-    keeps_name = restore_job(source, directory)
+    with directory.held("is being restored"):
+        if found.has_view and found.job == job:
+            restore_view(source / VIEW, _view_file(data_directory(data), job))
+        keeps_name = restore_job(source, directory)
     say(f"Restored job {job}: it goes on after batch {found.batch}.")
     if not keeps_name:
         say("What it wrote into a topic since then, it writes again.")
@@ -184,5 +188,6 @@ def move(
     from millstream.processing.state.state_view import repartition
 
     directory = _job_directory(data_directory(data), job)
-    repartition(_session(), directory, count)
+    with directory.held("is being repartitioned"):
+        repartition(_session(), directory, count)
     say(f"The state of job {job} is in {counted(count, 'partition')} now.")

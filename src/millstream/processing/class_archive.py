@@ -21,10 +21,14 @@ SILENT = "-Xlog:cds*=off -Xlog:class+path=off"
 def archive_path(java: Java, environment: Mapping[str, str] | None = None) -> Path:
     """In the user's cache; one for each Java and each Spark."""
     environment = os.environ if environment is None else environment
-    cache = environment.get("XDG_CACHE_HOME") or Path(environment.get("HOME", "/"), ".cache")
     spark = version("pyspark")
     place = hashlib.sha256(f"{java.command.resolve()} {__file__}".encode()).hexdigest()[:12]
-    return Path(cache, "millstream", f"spark-{spark}-java-{java.version}-{place}.jsa")
+    return cache_directory(environment) / f"spark-{spark}-java-{java.version}-{place}.jsa"
+
+
+def cache_directory(environment: Mapping[str, str]) -> Path:
+    cache = environment.get("XDG_CACHE_HOME") or Path(environment.get("HOME", "/"), ".cache")
+    return Path(cache, "millstream")
 
 
 def size_path(archive: Path) -> Path:

@@ -11,12 +11,14 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import SparkSession
 
 from millstream.processing.class_archive import archive_path, use_options
 from millstream.processing.java import Java, find_java, make_quiet_home
 from millstream.processing.reading.topic_source import TopicSource
+from millstream.processing.worker_python import quiet_python
 from millstream.processing.writing.topic_sink import TopicSink
 
 __all__ = ["SparkSession", "open_session"]
@@ -53,9 +55,17 @@ def open_session(
         chosen |= {"spark.driver.extraJavaOptions": f"{options} {archived}".strip()}
     chosen |= everywhere_settings() | dict(settings or {})
     session = _start(chosen, java)
+    if is_local(chosen["spark.master"]) and _workers_have_this_pyspark():
+        session.sparkContext.pythonExec = quiet_python()
     session.dataSource.register(TopicSource)
     session.dataSource.register(TopicSink)
     return session
+
+
+def make_active(session: SparkSession) -> None:
+    """Spark looks sources and sinks up in the session of the thread; a thread of ours has none."""
+    jvm: Any = session._jvm
+    jvm.org.apache.spark.sql.SparkSession.setActiveSession(session._jsparkSession)
 
 
 def is_local(master: str) -> bool:
@@ -91,7 +101,8 @@ def one_machine_settings(cores: int) -> dict[str, str]:
 
 
 def everywhere_settings() -> dict[str, str]:
-    """What jobs rely on: times in UTC, state that can be large, sources that can be changed.
+    """What jobs rely on: times in UTC, state that can be large, sources that can be changed, tasks
+    that stay the same.
 
     State in Avro, which could evolve, is not for all: Spark refuses it to aggregations. A job of
     transformWithState alone sets it for its own query.
@@ -103,6 +114,9 @@ def everywhere_settings() -> dict[str, str]:
         f"{STATE_STORE}.rocksdb.boundedMemoryUsage": "true",
         "spark.sql.streaming.queryEvolution.enableSourceEvolution": "true",
         "spark.sql.streaming.offsetLog.formatVersion": "2",
+        # What a task has written is known by the task's number: a repeated batch must fall into
+        # the same ones, whatever the sizes and the executors of the moment.
+        "spark.sql.adaptive.streaming.stateless.enabled": "false",
     }
 
 

@@ -27,6 +27,7 @@ from millstream.values.row_fitting import row_fitter
 from millstream.values.unfit import Unfit
 from millstream.views.sqlite_store import (
     BUSY_SECONDS_MAX,
+    has_tables,
     layout_from,
     require_view,
     rows_table,
@@ -180,7 +181,11 @@ class ViewReader:
         if self._db is None:
             if not self.path.exists():
                 raise ViewNotFound(view=self.view, path=self.path)
-            self._db = open_for_reading(self.path)
+            db = open_for_reading(self.path)
+            if not has_tables(db):  # its job has opened it, and not claimed it yet
+                db.close()
+                raise ViewNotFound(view=self.view, path=self.path)
+            self._db = db
         return self._db
 
 

@@ -28,7 +28,13 @@ from millstream.schemas.compatibility import changes_against
 from millstream.schemas.spark_json import schema_from_spark_json, schema_to_spark_json
 from millstream.views.netting import Netted, StoredRow, in_order, net
 from millstream.views.stored_values import null_of, stored_columns
-from millstream.views.table_layout import BadView, TableLayout, quoted, view_layout
+from millstream.views.table_layout import (
+    BadView,
+    TableLayout,
+    moved_parts,
+    quoted,
+    view_layout,
+)
 
 APPLICATION_ID = 0x4D6C5374  # "MlSt"
 FORMAT = 1
@@ -85,7 +91,7 @@ class ChangedView(Rejected):
 
 
 class RowsLost(Corrupt):
-    """A view that is empty, while its job goes on from a later batch than the first."""
+    """A view without the earlier batches of a checkpoint, from which its job goes on."""
 
     def __init__(self, *, view: str, path: Path, batch: int) -> None:
         super().__init__(
@@ -139,6 +145,8 @@ class SqliteView:
             with self._transaction() as db:
                 if not self._is_due(db, receipt):
                     return False
+                if receipt.batch == 0:  # a job whose directory was removed starts over
+                    db.execute(f"DELETE FROM {self.table}")
                 self._apply(db, layout, netted)
                 self._keep(db, receipt)
         return True
@@ -201,7 +209,7 @@ class SqliteView:
         if last is None:
             raise ViewDamaged(path=self.path, problem=f"generation {self.generation} is gone")
         query, batch = last
-        if query is None and receipt.batch > 0:
+        if query != receipt.query and receipt.batch > 0:
             raise RowsLost(view=self.view, path=self.path, batch=receipt.batch)
         return query != receipt.query or int(batch) < receipt.batch
 
@@ -264,15 +272,23 @@ def sync_names(path: Path) -> None:
 
 
 def require_view(db: sqlite3.Connection, path: Path) -> None:
-    """Refuse the file of somebody else, or of a newer Millstream; an empty one will do."""
+    """Refuse the file of somebody else, or of a newer Millstream; an empty one will do.
+
+    Tables are looked for first: they and the id come in one transaction, which may be just now.
+    """
+    is_used = has_tables(db)
     ((application,),) = db.execute("PRAGMA application_id")
     ((format,),) = db.execute("PRAGMA user_version")
-    ((tables,),) = db.execute("SELECT count(*) FROM sqlite_schema")
-    if application != APPLICATION_ID and tables:
+    if application != APPLICATION_ID and is_used:
         raise NotAView(path=path, problem="a SQLite database, but not a view of Millstream")
     if format > FORMAT:
         problem = f"has format {format}, this version reads up to {FORMAT}: upgrade millstream"
         raise NotAView(path=path, problem=problem)
+
+
+def has_tables(db: sqlite3.Connection) -> bool:
+    ((tables,),) = db.execute("SELECT count(*) FROM sqlite_schema")
+    return bool(tables)
 
 
 def make_tables(db: sqlite3.Connection) -> None:
@@ -348,7 +364,10 @@ def _grown(kept: TableLayout, wanted: TableLayout) -> TableLayout:
     if kept.key != wanted.key:
         was, now = ", ".join(kept.key), ", ".join(wanted.key)
         raise ChangedView(view=kept.view, changes=[f"its key was {was} and is {now}"])
-    changes = changes_against(kept.schema, wanted.schema)
+    changes = [
+        *changes_against(kept.schema, wanted.schema),
+        *moved_parts(kept.schema, wanted.schema),
+    ]
     if changes:
         raise ChangedView(view=kept.view, changes=changes)
     return wanted

@@ -143,6 +143,23 @@ def _columns(path: tuple[str, ...], kind: DataType, *, in_key: bool) -> Iterator
         yield from _columns((*path, field.name), field.type, in_key=in_key)
 
 
+def moved_parts(kept: DataType, wanted: DataType, path: str = "") -> Iterator[str]:
+    """Structs in arrays and maps are lists, whose parts have no name: new ones go to the end."""
+    match kept, wanted:
+        case Struct(), Struct():
+            was, now = ([field.name for field in one] for one in (kept, wanted))
+            if "[]" in path and now[: len(was)] != was:
+                yield f"the parts of `{path}` were {', '.join(was)} and are {', '.join(now)}"
+            for field in kept:
+                if (same := wanted.field(field.name)) is not None:
+                    within = f"{path}.{field.name}" if path else field.name
+                    yield from moved_parts(field.type, same.type, within)
+        case ListOf(), ListOf():
+            yield from moved_parts(kept.element, wanted.element, f"{path}[]")
+        case MapOf(), MapOf():
+            yield from moved_parts(kept.value, wanted.value, f"{path}[]")
+
+
 def has_map(kind: DataType) -> bool:
     match kind:
         case MapOf():

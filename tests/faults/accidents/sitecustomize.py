@@ -21,11 +21,14 @@ TAKEN = ".taken"
 
 
 def meet(point: str) -> None:
-    """The driver claims an output in a transaction, too: of that, only it can be the victim."""
+    """The driver claims a topic in a transaction, too: those points are others."""
     assert HERE is not None
-    is_claim = point.startswith("topic-") and is_driver()
+    if ended_mark(Path(HERE)).exists():  # a worker that outlives its application
+        return
+    if is_driver():
+        point = point.replace("topic-", "claim-")
     for file in sorted(Path(HERE).glob(f"{point}@*")):
-        if file.suffix == TAKEN or (is_claim and not file.name.endswith("@driver")):
+        if file.suffix == TAKEN:
             continue
         try:
             file.rename(f"{file}{TAKEN}")
@@ -33,6 +36,10 @@ def meet(point: str) -> None:
             continue
         happen(file.name.partition("@")[2], Path(HERE))
         return
+
+
+def ended_mark(directory: Path) -> Path:
+    return directory / f"ended-{os.environ['MILLSTREAM_ACCIDENTS_GROUP']}"
 
 
 def is_driver() -> bool:
@@ -43,6 +50,7 @@ def happen(victim: str, directory: Path) -> None:
     application = int(os.environ["MILLSTREAM_ACCIDENTS_GROUP"])
     match victim:
         case "driver":
+            ended_mark(directory).touch()
             os.killpg(application, signal.SIGKILL)
             os.kill(os.getpid(), signal.SIGKILL)
         case "worker":

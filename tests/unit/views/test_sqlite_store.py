@@ -1,6 +1,8 @@
 """What only a SQLite file can be: foreign, damaged, full, read by others while it is written."""
 
+import contextlib
 import sqlite3
+import threading
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime
@@ -13,7 +15,7 @@ import pytest
 from millstream.base.disk import DiskFull
 from millstream.schemas.declaration import schema_of
 from millstream.views.reader import BadQuestion, ViewNotFound, ViewReader
-from millstream.views.sqlite_store import NotAView, SqliteView, ViewDamaged
+from millstream.views.sqlite_store import NotAView, SqliteView, ViewDamaged, open_for_writing
 from millstream.views.table_layout import BadView
 from tests.contracts.test_view_stores import COUNTS, receipt, rows
 
@@ -67,6 +69,35 @@ def test_a_view_that_was_never_written_is_not_there(reader: ViewReader, path: Pa
     with pytest.raises(ViewNotFound, match="view counts is not there yet"):
         reader.get("/")
     assert not path.exists()
+
+
+def test_a_view_that_is_not_claimed_yet_is_not_there(
+    store: SqliteView, reader: ViewReader, path: Path
+) -> None:
+    """A job opens the file, then claims it: a reader may come in between."""
+    open_for_writing(path).close()
+    with pytest.raises(ViewNotFound, match="view counts is not there yet"):
+        reader.get("/")
+    store.claim("counts", schema_of(COUNTS))
+    assert reader.get("/") is None
+
+
+def test_a_reader_that_comes_while_a_view_is_made_finds_it_or_does_not(tmp_path: Path) -> None:
+    for number in range(20):
+        path = tmp_path / f"{number}.sqlite"
+        making = threading.Thread(target=claimed, args=(path,))
+        making.start()
+        with ViewReader(path, view="counts") as reader:
+            while making.is_alive():
+                with contextlib.suppress(ViewNotFound):
+                    assert reader.scan() == []
+            assert reader.scan() == []
+
+
+def claimed(path: Path) -> None:
+    store = SqliteView(path, view="counts", key=["url"])
+    store.claim("counts", schema_of(COUNTS))
+    store.close()
 
 
 def test_a_view_is_empty_before_its_first_batch(store: SqliteView, reader: ViewReader) -> None:

@@ -12,7 +12,6 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame
 
-from millstream.base.errors import MillstreamError
 from millstream.base.offsets import OffsetRange
 from millstream.processing.jobs.catalog import Declared
 from millstream.processing.jobs.failing_record import Ranges, find_failing
@@ -37,7 +36,7 @@ def blamed(failure: Failure, prepared: PreparedJob, inputs: Mapping[str, Declare
         return failure
     try:
         record = _Search(failure, prepared, inputs).record()
-    except (MillstreamError, OSError):  # it could not be looked for: the failure itself counts
+    except Exception:  # it could not be looked for: the failure itself counts
         return failure
     return failure if record is None else replace(failure, record=record)
 

@@ -2,6 +2,7 @@
 
     jobs/clicks_per_minute/
       manifest.json       whose checkpoints these are, their shape, what is frozen in them
+      running.lock        held by the process that runs the job, or copies it; says which that is
       checkpoint-2/       Spark's: positions, commits, state
       checkpoint-1/       the generation before, until the new one has caught up
 
@@ -9,20 +10,24 @@ A rebuild is a new generation, which starts over. docs/formats/job_directory.md 
 Knows no Spark: what is inside of a checkpoint is not looked at.
 """
 
+import contextlib
 import json
+import os
 import secrets
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from millstream.base.disk import RealDisk, read_file, replace_file
-from millstream.base.errors import Corrupt, Rejected
+from millstream.base.disk import FileLock, RealDisk, read_file, replace_file
+from millstream.base.errors import Corrupt, Rejected, Retryable
 from millstream.processing.jobs.plan_shape import PlanShape, from_json, to_json
 
 FORMAT = 1
 MANIFEST = "manifest.json"
+LOCK = "running.lock"
+RUNS = "runs already"
 CHECKPOINT_PREFIX = "checkpoint-"
 RUN_BYTES = 4
 # Spark takes these from the checkpoint, whatever the session says.
@@ -50,6 +55,12 @@ class ForeignCheckpoint(Rejected):
         self.job, self.directory, self.owner = job, directory, owner
 
 
+class JobInUse(Retryable):
+    def __init__(self, *, job: str, use: str) -> None:
+        super().__init__(f"job {job} {use}: end that first, or wait for it")
+        self.job, self.use = job, use
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
     """What a job's checkpoints are of. `run` names the generation for ever; `starts` counts.
@@ -68,12 +79,28 @@ class Manifest:
 
 
 class JobDirectory:
-    """Has one writer: the driver that runs the job."""
+    """Has one writer, who holds it: the driver that runs the job, or a command."""
 
     def __init__(self, path: Path, *, job: str) -> None:
         self.path = path
         self._job = job
         self._disk = RealDisk()
+
+    @contextlib.contextmanager
+    def held(self, use: str = RUNS) -> Iterator[None]:
+        """Keep all others of this machine off; the system lets go when the process dies.
+
+        A driver on another machine may not see it: the epoch of the output fences that one.
+        """
+        self.path.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(self.path / LOCK)
+        try:
+            if not lock.take():
+                raise JobInUse(job=self._job, use=lock.read_note().strip() or RUNS)
+            lock.note(f"{use} in process {os.getpid()}\n")
+            yield
+        finally:
+            lock.release()
 
     def checkpoint(self, generation: int) -> Path:
         return self.path / f"{CHECKPOINT_PREFIX}{generation}"

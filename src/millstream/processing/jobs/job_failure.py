@@ -125,7 +125,10 @@ def _error_type(name: str) -> type[MillstreamError] | None:
     module, _, leaf = name.rpartition(".")
     if not module.startswith(OURS):
         return None
-    found = getattr(import_module(module), leaf, None)
+    try:
+        found = getattr(import_module(module), leaf, None)
+    except ImportError:  # the application's own, by a name like ours
+        return None
     return found if isinstance(found, type) and issubclass(found, MillstreamError) else None
 
 

@@ -57,7 +57,7 @@ def _topic(prepared: PreparedJob, around: Surroundings, output: ToTopic) -> JobO
         job=prepared.job.name,
         brokers=around.brokers,
         client=around.client,
-        by_key=prepared.mode == "update",
+        updates_of=prepared.checkpoint if prepared.mode == "update" else None,
     )
     return JobOutput(writer=writer)
 
@@ -77,6 +77,7 @@ def output_topic(output: ToTopic, declared: Declared | None, frame: DataFrame) -
         schema=declared.schema,
         key=output.key or declared.key,
         encoding=declared.encoding,
+        message=declared.message,
         partitions=declared.partitions,
     )
 

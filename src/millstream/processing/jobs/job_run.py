@@ -10,24 +10,25 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
-from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from millstream.base.errors import Rejected, Retryable
+from millstream.base.errors import MillstreamError, Rejected
 from millstream.base.quantity import SECOND_MS
 from millstream.processing.jobs.blame import blamed
 from millstream.processing.jobs.catalog import Declared
-from millstream.processing.jobs.checkpoints import Manifest
+from millstream.processing.jobs.checkpoints import JobDirectory, Manifest
 from millstream.processing.jobs.job import Job
 from millstream.processing.jobs.job_counts import JobCounts
 from millstream.processing.jobs.job_failure import Failure, failure_from
 from millstream.processing.jobs.job_output import open_output
 from millstream.processing.jobs.prepared_job import PreparedJob, Surroundings, prepare
-from millstream.processing.jobs.progress import JobProgress, advanced
+from millstream.processing.jobs.progress import JobProgress, advanced, follows
 from millstream.processing.jobs.restart_policy import RestartPolicy
+from millstream.processing.session import make_active
 
 WATCH_SECONDS = 0.2
 COUNT_SECONDS = 10.0
@@ -81,7 +82,15 @@ class JobRun:
         self._stopping.set()
 
     def run(self) -> None:
-        """Until it is done, stopped, or fails for good."""
+        """Until it is done, stopped, or fails for good. Holds the job's directory meanwhile."""
+        directory = JobDirectory(self._around.directory / self.job.name, job=self.job.name)
+        try:
+            with directory.held():
+                self._run_again_and_again()
+        except (MillstreamError, OSError) as error:  # in use, or not to be written
+            self._fail(failure_from(error))
+
+    def _run_again_and_again(self) -> None:
         while not self._stopping.is_set():
             try:
                 self._run_query()
@@ -104,13 +113,16 @@ class JobRun:
         self._failures += 1
         delay_ms = self._policy.delay_ms(self._failures) if failure.is_passing else None
         if delay_ms is None:
-            self.failure = failure
-            self._set(state="failed", error=str(failure))
+            self._fail(failure)
             return False
         restarts = self.progress.restarts + 1
         self._set(state="waiting", error=str(failure), restarts=restarts)
         self._stopping.wait(delay_ms / SECOND_MS)
         return True
+
+    def _fail(self, failure: Failure) -> None:
+        self.failure = failure
+        self._set(state="failed", error=str(failure))
 
     def _run_query(self) -> None:
         self._prepared = None
@@ -122,12 +134,13 @@ class JobRun:
         prepared.directory.write(started)
         self._rebuild = False
         output = open_output(prepared, self._around)
-        query = self._configured(output.writer, prepared).start()
-        try:
-            self._watch(query, on_caught_up=lambda: self._settle(prepared, started, output.serve))
-        finally:
-            query.stop()
-            output.close()
+        with contextlib.closing(output):
+            query = self._configured(output.writer, prepared).start()
+            try:
+                settle = partial(self._settle, prepared, started, output.serve)
+                self._watch(query, on_caught_up=settle)
+            finally:
+                query.stop()
 
     def _configured(self, writer: DataStreamWriter, prepared: PreparedJob) -> DataStreamWriter:
         writer = (
@@ -168,8 +181,7 @@ class JobRun:
         last: Any = query.lastProgress
         if last is None or last["timestamp"] == self.progress.reported:
             return
-        missed = (self.progress.batch or 0) + 1 < int(last["batchId"])
-        reports: list[Any] = list(query.recentProgress) if missed else [last]
+        reports: list[Any] = [last] if follows(self.progress, last) else list(query.recentProgress)
         seen = self.progress.reported or ""
         for report in reports:
             if str(report["timestamp"]) > seen:
@@ -182,20 +194,16 @@ class JobRun:
         now, batch = time.monotonic(), self.progress.batch
         if at_once or (now >= self._count_due and batch != self._counted_batch):
             self._count_due, self._counted_batch = now + COUNT_SECONDS, batch
-            with contextlib.suppress(Retryable):
+            # No count is worth a job: who may not read them does not know them.
+            with contextlib.suppress(MillstreamError):
                 self._set(late=self._counts.late(), dead=self._counts.dead())
 
     def _settle(self, prepared: PreparedJob, manifest: Manifest, serve: Callable[[], None]) -> None:
-        """A new generation that has caught up takes the place of the one before."""
+        """A generation that has caught up takes the place of any other, whose number may be higher:
+        that of a job whose directory was removed."""
+        serve()
         if manifest.previous is not None:
-            serve()
             prepared.directory.forget_previous(manifest)
 
     def _set(self, **facts: Any) -> None:
         self.progress = replace(self.progress, **facts)
-
-
-def make_active(session: SparkSession) -> None:
-    """Spark looks a sink up in the session of the thread: a thread of ours has none."""
-    jvm: Any = session._jvm
-    jvm.org.apache.spark.sql.SparkSession.setActiveSession(session._jsparkSession)

@@ -31,6 +31,7 @@ from millstream.processing.jobs.plan_shape import Comparison, PlanShape, compare
 from millstream.processing.reading.event_time import current_event_time
 from millstream.processing.reading.frames import Reading, stream_frame
 from millstream.processing.reading.topic_source import TopicSource
+from millstream.processing.session import everywhere_settings, make_active
 from millstream.processing.writing.topic_sink import TopicSink
 
 
@@ -138,8 +139,13 @@ def session_for(job: Job, session: SparkSession) -> SparkSession:
     if not job.settings:
         return session
     own = session.newSession()
+    make_active(own)  # otherwise it has the sources of the active one, as if they were Spark's
     own.dataSource.register(TopicSource)
     own.dataSource.register(TopicSink)
+    make_active(session)
+    # A new session has what Spark was started with, which need not have been by us.
+    for name in everywhere_settings():
+        own.conf.set(name, session.conf.get(name) or "")
     for name, value in job.settings.items():
         own.conf.set(name, value)
     return own

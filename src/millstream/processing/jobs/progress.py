@@ -70,6 +70,11 @@ def advanced(progress: JobProgress, report: Mapping[str, Any]) -> JobProgress:
     )
 
 
+def follows(progress: JobProgress, report: Mapping[str, Any]) -> bool:
+    """Whether no report of a batch lies between them: batches can be quicker than who looks."""
+    return int(report["batchId"]) <= (-1 if progress.batch is None else progress.batch) + 1
+
+
 def _watermark(event_time: Mapping[str, str]) -> str | None:
     found = event_time.get("watermark")
     return None if found is None or found.startswith(LONG_AGO) else found

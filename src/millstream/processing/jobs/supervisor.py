@@ -7,6 +7,7 @@ does not wait.
 import contextlib
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
 
@@ -65,7 +66,8 @@ class Supervisor:
         while any(thread.is_alive() for thread in threads):
             if look is not None:
                 look(self.progress)
-            self._stopping.wait(LOOK_SECONDS)
+            # Not `wait`: a signal in the midst of it would wait for the lock that it holds.
+            time.sleep(LOOK_SECONDS)
             if self._stopping.is_set():
                 return
 

@@ -5,9 +5,10 @@
     DIR/checkpoint/...   Spark's files of the generation that was current
     DIR/view.sqlite      the job's view, if it has one
 
-All of it is of one moment: if a file changes meanwhile, the job is running, and there is no copy.
-A copy that was broken off is not there: its directory gets its name last. A restore that was broken
-off leaves a job without a manifest, which no run takes for its own: restore again.
+All of it is of one moment: who copies or restores holds the job's directory, so that no run of the
+job changes it meanwhile. A copy that was broken off is not there: its directory gets its name last.
+A restore that was broken off leaves a job without a manifest, which no run takes for its own:
+restore again.
 """
 
 import hashlib
@@ -20,7 +21,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from millstream.base.errors import Corrupt, Rejected, Retryable
+from millstream.base.errors import Corrupt, Rejected
 from millstream.processing.jobs.checkpoints import MANIFEST, JobDirectory, Manifest, decode_manifest
 
 FORMAT = 1
@@ -40,12 +41,6 @@ class CopyExists(Rejected):
     def __init__(self, *, directory: Path) -> None:
         super().__init__(f"{directory} is there already: give a new directory")
         self.directory = directory
-
-
-class JobIsRunning(Retryable):
-    def __init__(self, *, job: str, changed: str) -> None:
-        super().__init__(f"job {job} is running ({changed} has just changed). Stop it, then copy")
-        self.job, self.changed = job, changed
 
 
 class NotACopy(Rejected):
@@ -97,9 +92,7 @@ def copy_job(directory: JobDirectory, target: Path, *, view: Path | None, now_ms
         raise CopyExists(directory=target)
     partial = target.with_name(target.name + PARTIAL)
     shutil.rmtree(partial, ignore_errors=True)
-    before = _seen(directory, manifest)
     files = _copy_all(_files(directory, manifest, view), partial)
-    _require_rest(manifest.job, before, _seen(directory, manifest))
     made = JobCopy(
         job=manifest.job,
         generation=manifest.generation,
@@ -129,20 +122,6 @@ def _files(directory: JobDirectory, manifest: Manifest, view: Path | None) -> di
 def _names_under(directory: Path) -> Iterator[str]:
     paths = sorted(path for path in directory.rglob("*") if path.is_file())
     return (path.relative_to(directory).as_posix() for path in paths)
-
-
-def _seen(directory: JobDirectory, manifest: Manifest) -> dict[str, tuple[int, int]]:
-    """Size and time of every file, to see whether something changes."""
-    found = {name: path.stat() for name, path in _files(directory, manifest, None).items()}
-    return {name: (stat.st_size, stat.st_mtime_ns) for name, stat in found.items()}
-
-
-def _require_rest(
-    job: str, before: Mapping[str, tuple[int, int]], after: Mapping[str, tuple[int, int]]
-) -> None:
-    changed = {name for name in before.keys() | after if before.get(name) != after.get(name)}
-    if changed:
-        raise JobIsRunning(job=job, changed=min(changed))
 
 
 def _copy_all(files: Mapping[str, Path], target: Path) -> dict[str, CopiedFile]:

@@ -17,10 +17,9 @@ from millstream.processing.steps.gate import Entrance, gate_of
 class GatedSource(TopicSource):
     def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802
         read = read_from(self.options)
-        gate = gate_of(read.checkpoint)
-        if not read.checkpoint or not gate.exists():
+        if not read.checkpoint or not gate_of(read.checkpoint).exists():
             return super().streamReader(schema)
-        return GatedReader(read, schema, gate)
+        return GatedReader(read, schema, gate_of(read.checkpoint))
 
 
 class GatedReader(StreamReader):

@@ -7,7 +7,7 @@ is repeated changes nothing, as in a view: the last one is the receipt.
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
-from millstream.base.changes import CHANGE, CHANGES, COMING, DELETE, GOING, ORDER, UPSERT
+from millstream.base.changes import CHANGE, CHANGES, COMING, DELETE, GOING, INSERT, ORDER, UPSERT
 from millstream.base.errors import Rejected
 
 Row = dict[str, Any]
@@ -62,19 +62,20 @@ class Results:
 
     def _key_of(self, change: Row) -> tuple[Hashable, ...]:
         """Rows of a bag are all under one key."""
-        missing = [name for name in self.key if change.get(name) is None]
-        if missing:
-            raise BadChanges(f"the key {missing[0]} is null, or no column, in {change}")
+        if missing := [name for name in self.key if name not in change]:
+            raise BadChanges(f"the key {missing[0]} is no column of {change}")
+        if self.key and all(change[name] is None for name in self.key):
+            raise BadChanges(f"the key {', '.join(self.key)} is null in {change}")
         if not self.key and kind_of(change) == DELETE:
             raise BadChanges(f"without a key nothing can be deleted: {change}")
         return tuple(frozen(change[name]) for name in self.key)
 
     def _require_one_row_a_key(self, changes: Iterable[Row]) -> None:
-        """What a view promises of a batch: the net change, and no more than one new row."""
+        """What a view asks of a batch: of whole rows the net change, one new row at most."""
         seen: set[Hashable] = set()
         for change in changes:
             key = self._key_of(change)
-            if self.key and kind_of(change) in COMING:
+            if self.key and kind_of(change) == INSERT:
                 if key in seen:
                     named = {name: change[name] for name in self.key}
                     raise BadChanges(

@@ -17,7 +17,7 @@ from millstream.base.ports import BatchReceipt, ViewWriter
 from millstream.base.schema import Schema
 from millstream.processing.kafka_clients import make_topic
 from millstream.processing.writing.batch_log import BatchLog
-from millstream.processing.writing.topic_sink import stream_into_topic
+from millstream.processing.writing.topic_sink import stream_into_topic, stream_updates_into_topic
 from millstream.processing.writing.topic_write import WRITTEN_COLUMNS, TopicWrite
 from millstream.schemas.spark_json import schema_from_spark_json
 from millstream.values.row_records import records_for_columns
@@ -57,19 +57,21 @@ def start_topic(
     job: str,
     brokers: str,
     client: Mapping[str, str] | None = None,
-    by_key: bool = False,
+    updates_of: str | Path | None = None,
 ) -> DataStreamWriter:
     """Every row becomes a record by the topic's schema; the topic is made if it is not there.
 
-    `by_key`: a row replaces the one of its key, as in the update mode; so do rows with `_change`.
-    Such a topic is made compacted. A frame that has records already (`key`, `value` and the like)
-    is written as it is, if the topic has no schema.
+    `updates_of`: the checkpoint of a job in the update mode, in which a row replaces the one of its
+    key; so do rows with `_change`. Such a topic is made compacted. A frame that has records already
+    (`key`, `value` and the like) is written as it is, if the topic has no schema.
     """
     write = TopicWrite(brokers=brokers, topic=output.name, job=job, client=client or {})
     records = records_of(frame, output)
-    changes_rows = bool(output.key) and (by_key or CHANGE in frame.columns)
-    make_output_topic(write, output, compacted=changes_rows)
-    return stream_into_topic(records, write)
+    changes_rows = updates_of is not None or CHANGE in frame.columns
+    make_output_topic(write, output, compacted=changes_rows and bool(output.key))
+    if updates_of is None:
+        return stream_into_topic(records, write)
+    return stream_updates_into_topic(records, write, BatchLog(updates_of))
 
 
 def records_of(frame: DataFrame, output: DeclaredTopic) -> DataFrame:

@@ -48,6 +48,7 @@ class RowTransaction:
                 "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
                 "linger.ms": 5,
                 "compression.type": "lz4",
+                "message.max.bytes": 1_000_000_000,  # the broker has its own limit
             }
         )
 

@@ -11,6 +11,7 @@ checkpoint has the same rows in the same partitions.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -20,6 +21,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, Writ
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 from pyspark.sql.types import StructType
 
+from millstream.processing.writing.batch_log import BatchLog
 from millstream.processing.writing.receipt_topic import CLAIMS, FIRST_TASK, ReceiptTopic
 from millstream.processing.writing.receipts import Claim, Receipt, Writer, encode, must_write
 from millstream.processing.writing.row_transaction import AttemptFenced, Row, RowTransaction
@@ -44,6 +46,20 @@ def stream_into_topic(frame: DataFrame, write: TopicWrite) -> DataStreamWriter:
     """A writer that is ready to start; it claims the job, so an earlier run of it stops."""
     claimed = replace(write, epoch=claim_epoch(write))
     return frame.writeStream.format(FORMAT).options(**options_of(claimed))
+
+
+def stream_updates_into_topic(
+    frame: DataFrame, write: TopicWrite, log: BatchLog
+) -> DataStreamWriter:
+    """The same for the update mode, in which Spark gives no rows to a sink of Python."""
+    require_writable(write, columns_in(frame.schema))
+    claimed = replace(write, epoch=claim_epoch(write))
+
+    def write_batch(batch: DataFrame, number: int) -> None:
+        tasks = partial(written_by_task, claimed, log.query, number)
+        batch.mapInArrow(tasks, "rows BIGINT").collect()
+
+    return frame.writeStream.foreachBatch(write_batch)
 
 
 def claim_epoch(write: TopicWrite) -> int:
@@ -71,7 +87,7 @@ class TopicSink(DataSource):
         write = write_from(self.options)
         if overwrite:
             raise BadWrite("a topic cannot be overwritten: use the output mode append or update")
-        require_writable(write, {field.name: field.dataType.simpleString() for field in schema})
+        require_writable(write, columns_in(schema))
         return TopicStreamWriter(write)
 
 
@@ -89,22 +105,42 @@ class TopicStreamWriter(DataSourceStreamArrowWriter):
         self._write = write
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        rows = (row for batch in iterator for row in rows_of(batch, self._write.topic))
-        first = next(rows, None)
-        if first is None:
-            return Written(rows=0)
-        return Written(rows=write_once(self._write, self._writer(), first, rows))
-
-    def _writer(self) -> Writer:
-        task = TaskContext.get()
-        assert task is not None, "Spark runs this in a task"
-        return Writer(
+        task = this_task()
+        writer = Writer(
             job=self._write.job,
             epoch=self._write.epoch,
             query=str(task.getLocalProperty("sql.streaming.queryId")),
             batch=int(task.getLocalProperty("streaming.sql.batchId") or -1),
             task=task.partitionId(),
         )
+        return Written(rows=write_rows(self._write, writer, iterator))
+
+
+def written_by_task(
+    write: TopicWrite, query: str, batch: int, batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """What a task of a batch does, where Spark gives its rows to a function: one row, the count."""
+    task = this_task().partitionId()
+    writer = Writer(job=write.job, epoch=write.epoch, query=query, batch=batch, task=task)
+    yield pa.RecordBatch.from_pydict({"rows": [write_rows(write, writer, batches)]})
+
+
+def this_task() -> TaskContext:
+    task = TaskContext.get()
+    assert task is not None, "Spark runs this in a task"
+    return task
+
+
+def write_rows(write: TopicWrite, writer: Writer, batches: Iterator[pa.RecordBatch]) -> int:
+    rows = (row for batch in batches for row in rows_of(batch, write.topic))
+    first = next(rows, None)
+    if first is None:
+        return 0
+    count = write_once(write, writer, first, rows)
+    # Operators before this one keep their state when their last row was asked for.
+    for _ in rows:
+        pass
+    return count
 
 
 def write_once(write: TopicWrite, writer: Writer, first: Row, rows: Iterator[Row]) -> int:
@@ -138,6 +174,10 @@ def _require_newest(writer: Writer, claim: Claim | None) -> None:
 def _receipt_row(receipts: ReceiptTopic, writer: Writer, rows: int) -> Row:
     receipt = Receipt(epoch=writer.epoch, query=writer.query, batch=writer.batch, rows=rows)
     return receipts.name, RECEIPT_KEY, encode(receipt), None, FIRST_TASK + writer.task, NOW
+
+
+def columns_in(schema: StructType) -> dict[str, str]:
+    return {field.name: field.dataType.simpleString() for field in schema}
 
 
 def rows_of(batch: pa.RecordBatch, topic: str) -> Iterator[Row]:

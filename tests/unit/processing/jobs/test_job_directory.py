@@ -1,6 +1,10 @@
 """The directory of a job: whose it is, its generations, what is frozen in it."""
 
 import json
+import os
+import signal
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +14,7 @@ from millstream.processing.jobs.checkpoints import (
     DamagedManifest,
     ForeignCheckpoint,
     JobDirectory,
+    JobInUse,
     Manifest,
     decode_manifest,
     encode_manifest,
@@ -92,6 +97,43 @@ def test_the_format_is_as_documented(manifest: Manifest) -> None:
         "settings",
         "shape",
     ]
+
+
+# Who holds it
+
+
+def test_a_second_holder_is_told_of_the_first(directory: JobDirectory) -> None:
+    with directory.held(), pytest.raises(JobInUse) as told, directory.held("is being copied"):
+        pass
+    words = f"job {directory.path.name} runs already in process {os.getpid()}"
+    assert str(told.value) == f"{words}: end that first, or wait for it"
+    with directory.held("is being copied"), pytest.raises(JobInUse, match="is being copied in pro"):
+        directory.held().__enter__()
+
+
+def test_a_holder_that_is_killed_holds_no_more(directory: JobDirectory) -> None:
+    """Nor do the processes that it has started, as a driver has started Spark."""
+    code = (
+        "import subprocess, sys; from pathlib import Path; "
+        "from millstream.processing.jobs.checkpoints import JobDirectory\n"
+        "with JobDirectory(Path(sys.argv[1]), job=sys.argv[2]).held():\n"
+        "    child = subprocess.Popen(['sleep', '60'])\n"
+        "    print(child.pid, flush=True)\n"
+        "    child.wait()\n"
+    )
+    command = [sys.executable, "-c", code, str(directory.path), directory.path.name]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None
+        child = int(holder.stdout.readline())
+        try:
+            with pytest.raises(JobInUse, match=f"runs already in process {holder.pid}"):
+                directory.held().__enter__()
+            holder.kill()
+            holder.wait()
+            with directory.held():
+                pass
+        finally:
+            os.kill(child, signal.SIGKILL)
 
 
 # Generations

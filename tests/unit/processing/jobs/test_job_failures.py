@@ -48,6 +48,11 @@ def test_ours_that_may_pass_is_tried_again() -> None:
     assert failure.reason == "Cannot read: no broker answers at x:1"
 
 
+def test_an_error_that_is_ours_by_its_name_only_is_the_applications() -> None:
+    failure = failure_in(failed("millstream.shop.NoPrice: no price"))
+    assert str(failure) == "millstream.shop.NoPrice: no price (at /home/ada/shop.py:45)"
+
+
 def test_ours_that_cannot_pass_is_not_tried_again() -> None:
     name = f"{TopicNotFound.__module__}.TopicNotFound"
     failure = failure_in(failed(f"{name}: Topic clicks does not exist"))

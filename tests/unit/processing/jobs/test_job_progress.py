@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from millstream.processing.jobs.progress import JobProgress, advanced, lag_between
+from millstream.processing.jobs.progress import JobProgress, advanced, follows, lag_between
 
 
 def report(batch: int, rows: int, *, second: int, done: bool = True, **more: Any) -> dict[str, Any]:
@@ -29,6 +29,14 @@ def test_rows_of_batches_add_up() -> None:
     twice = advanced(once, report(1, 5, second=2))
     assert (twice.rows, twice.batch, twice.state) == (15, 1, "running")
     assert (twice.rows_per_second, twice.batch_ms) == (50.0, 120)
+
+
+def test_reports_that_were_missed_are_noticed() -> None:
+    once = advanced(START, report(0, 10, second=1))
+    assert follows(START, report(0, 1, second=2))
+    assert not follows(START, report(1, 1, second=2))
+    assert follows(once, report(1, 1, second=2))
+    assert not follows(once, report(2, 1, second=2))
 
 
 def test_the_same_report_counts_once() -> None:

@@ -1,7 +1,6 @@
 """Copies of a job's directory, and the way back. Spark's files stand in for themselves."""
 
 import json
-import os
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,6 @@ from millstream.processing.jobs.plan_shape import PlanShape
 from millstream.processing.state.checkpoint_copy import (
     CopyExists,
     DamagedCopy,
-    JobIsRunning,
     NotACopy,
     NothingToCopy,
     copy_job,
@@ -70,21 +68,6 @@ def test_a_job_with_its_view_keeps_its_name(job: JobDirectory, tmp_path: Path) -
     assert made.has_view
     assert restore_job(tmp_path / "copy", job)
     assert query_of(job) == "a"
-
-
-def test_a_job_that_runs_is_not_copied(
-    job: JobDirectory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    synced = os.fsync
-
-    def write_meanwhile(descriptor: int) -> None:
-        synced(descriptor)
-        plan_batch(job, 1)
-
-    monkeypatch.setattr(os, "fsync", write_meanwhile)
-    with pytest.raises(JobIsRunning, match="job counts is running"):
-        copy_job(job, tmp_path / "copy", view=None, now_ms=7)
-    assert not (tmp_path / "copy").exists()
 
 
 def test_a_restore_that_was_broken_off_is_not_taken_for_a_job(

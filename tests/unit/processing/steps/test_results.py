@@ -17,6 +17,15 @@ def test_the_last_row_of_a_key_counts() -> None:
     assert rows == [{"id": 1, "n": 2}, {"id": 2, "n": 1}]
 
 
+def test_the_last_row_of_a_key_in_a_batch_counts_as_in_a_view() -> None:
+    assert written([{"id": 1, "n": 1}, {"id": 1, "n": 2}]) == [{"id": 1, "n": 2}]
+
+
+def test_a_part_of_a_key_may_be_null_as_in_a_view() -> None:
+    rows: list[Row] = [{"id": 1, "other": None, "n": 1}, {"id": 1, "other": 2, "n": 2}]
+    assert written(rows, key=("id", "other")) == rows
+
+
 def test_a_delete_needs_only_the_key() -> None:
     assert written([{"id": 1, "n": 1}], [{"id": 1, "n": None, "_change": "delete"}]) == []
 
@@ -59,8 +68,12 @@ def test_a_batch_that_comes_again_changes_nothing() -> None:
 @pytest.mark.parametrize(
     ("batches", "told"),
     [
-        ([[{"id": 1}, {"id": 1}]], "two rows of one batch have the key {'id': 1}"),
+        (
+            [[{"id": 1, "n": n, "_change": "insert"} for n in (1, 2)]],
+            "two rows of one batch have the key {'id': 1}",
+        ),
         ([[{"id": None}]], "the key id is null"),
+        ([[{"n": 1}]], "the key id is no column"),
         ([[{"id": 1, "_change": "gone"}]], "one of upsert, delete, insert, retract"),
         ([[{"id": 1, "_change": "retract"}]], "takes back a row that is not there"),
         ([[{"id": 1, "n": 1}], [{"id": 1, "n": 2, "_change": "insert"}]], "has not taken back"),

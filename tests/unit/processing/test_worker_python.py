@@ -1,0 +1,50 @@
+"""The Python of Spark's workers: this one, with the one worker silenced that talks too much."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from millstream.processing.worker_python import TALKATIVE, quiet_python
+
+# A module of Spark's name, and none of it.
+TELLS = "import sys; print('a step'); print('an error', file=sys.stderr); print(sys.executable)"
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> dict[str, str]:
+    return {"XDG_CACHE_HOME": str(tmp_path / "cache of ada")}
+
+
+def run(python: str, *arguments: str, at: Path) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run([python, *arguments], capture_output=True, text=True, cwd=at)
+
+
+def test_the_worker_that_tells_its_steps_is_heard_only_when_it_fails(
+    cache: dict[str, str], tmp_path: Path
+) -> None:
+    for name in (TALKATIVE, "pyspark.daemon"):
+        module = tmp_path.joinpath(*name.split(".")).with_suffix(".py")
+        module.parent.mkdir(parents=True, exist_ok=True)
+        module.write_text(TELLS)
+    for package in ("pyspark", "pyspark/sql", "pyspark/sql/streaming"):
+        (tmp_path / package / "__init__.py").touch()
+    python = quiet_python(cache)
+    quiet = run(python, "-m", TALKATIVE, at=tmp_path)
+    assert (quiet.returncode, quiet.stdout, quiet.stderr) == (0, "", "an error\n")
+    heard = run(python, "-m", "pyspark.daemon", "a b", at=tmp_path)
+    assert (heard.stdout, heard.stderr) == (f"a step\n{sys.executable}\n", "an error\n")
+
+
+def test_the_script_is_written_once(cache: dict[str, str]) -> None:
+    first = Path(quiet_python(cache))
+    written = first.stat().st_mtime_ns
+    assert quiet_python(cache) == str(first)
+    assert first.stat().st_mtime_ns == written
+    assert [path.name for path in first.parent.iterdir()] == [first.name]
+
+
+def test_without_a_place_for_the_script_workers_run_this_python(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    assert quiet_python({"XDG_CACHE_HOME": str(tmp_path / "file")}) == sys.executable
