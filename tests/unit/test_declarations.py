@@ -78,6 +78,13 @@ def test_a_duration_that_is_none_is_told_with_its_topic() -> None:
         declared_topic("clicks", schema=SCHEMA, event_time="at", lateness="ten")
 
 
+@pytest.mark.parametrize("term", ["lateness", "keep", "ahead", "idle"])
+def test_a_duration_below_zero_is_refused(term: str) -> None:
+    terms: dict[str, Any] = {term: -1}
+    with pytest.raises(BadDeclaration, match="a duration from"):
+        declared_topic("clicks", schema=SCHEMA, event_time="at", **terms)
+
+
 def test_what_to_do_about_lost_records_is_a_choice() -> None:
     assert declared_topic("clicks").on_loss == "fail"
     skipping = declared_topic("clicks", on_loss="skip")

@@ -46,6 +46,11 @@ class EventTime:
     idle_ms: int | None = 10 * SECOND_MS
 
     def __post_init__(self) -> None:
+        for what in ("lateness_ms", "keep_ms", "ahead_ms_max"):
+            if getattr(self, what) < 0:
+                raise BadDeclaration(f"{what}={getattr(self, what)}: a duration from 0 on")
+        if self.idle_ms is not None and self.idle_ms < 1:
+            raise BadDeclaration(f"idle_ms={self.idle_ms}: a duration from 1 on, or none")
         if self.late not in LATE_POLICIES:
             raise BadDeclaration(f"late={self.late!r}: one of {', '.join(LATE_POLICIES)}")
         if self.late == "correct" and self.keep_ms < self.lateness_ms:

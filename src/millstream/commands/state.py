@@ -166,10 +166,13 @@ def restore(job: Job, source: Copy, data: Data = None, yes: Yes = False) -> None
     directory = _job_directory(data_directory(data), job, must_exist=False)
     question = f"Replace the checkpoint of job {job} by its copy of batch {found.batch}?"
     confirm(question, yes=yes)
-    with directory.held("is being restored"):
+
+    def put_view() -> None:
         if found.has_view and found.job == job:
             restore_view(source / VIEW, _view_file(data_directory(data), job))
-        keeps_name = restore_job(source, directory)
+
+    with directory.held("is being restored"):
+        keeps_name = restore_job(source, directory, put_view=put_view)
     say(f"Restored job {job}: it goes on after batch {found.batch}.")
     if not keeps_name:
         say("What it wrote into a topic since then, it writes again.")

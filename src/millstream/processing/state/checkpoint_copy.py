@@ -16,12 +16,12 @@ import json
 import os
 import shutil
 import uuid
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from millstream.base.errors import Corrupt, Rejected
+from millstream.base.errors import Corrupt, MillstreamError, Rejected
 from millstream.processing.jobs.checkpoints import MANIFEST, JobDirectory, Manifest, decode_manifest
 
 FORMAT = 1
@@ -159,8 +159,13 @@ def read_copy(source: Path) -> JobCopy:
     return found
 
 
-def restore_job(source: Path, directory: JobDirectory) -> bool:
-    """Put manifest and checkpoint back in place of what is there; the view is put back before.
+def restore_job(
+    source: Path, directory: JobDirectory, *, put_view: Callable[[], None] = lambda: None
+) -> bool:
+    """Put checkpoint, view and manifest back in place of what is there, in this order.
+
+    Killed in between, the job has no manifest and does not start: it never goes on with an older
+    view than its checkpoint. Its starts go on counting, as its epochs must.
 
     True if the job keeps the name by which its receipts know it. It gets a new one if it has no
     view in the copy and may have written more since: receipts of batches after the copy would make
@@ -172,6 +177,7 @@ def restore_job(source: Path, directory: JobDirectory) -> bool:
         problem = f"it is of job {manifest.job}, not of {directory.path.name}"
         raise NotACopy(directory=source, problem=problem)
     keeps_name = found.has_view or _is_where_it_was(source, directory)
+    starts = max(manifest.starts, _starts_so_far(directory))
     (directory.path / MANIFEST).unlink(missing_ok=True)
     for old in directory.path.glob(f"{CHECKPOINT}-*"):
         shutil.rmtree(old)
@@ -180,8 +186,18 @@ def restore_job(source: Path, directory: JobDirectory) -> bool:
     _copy_all({name: source / CHECKPOINT / name for name in names}, checkpoint)
     if not keeps_name:
         rename_query(checkpoint)
-    directory.write(manifest)
+    put_view()
+    directory.write(replace(manifest, starts=starts))
     return keeps_name
+
+
+def _starts_so_far(directory: JobDirectory) -> int:
+    """Of the job that is replaced; 0 if what is there says nothing, as after a broken restore."""
+    try:
+        found = directory.manifest()
+    except MillstreamError:
+        return 0
+    return found.starts if found else 0
 
 
 def rename_query(checkpoint: Path) -> None:

@@ -1,6 +1,7 @@
 """Copies of a job's directory, and the way back. Spark's files stand in for themselves."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -86,6 +87,33 @@ def test_a_restore_that_was_broken_off_is_not_taken_for_a_job(
         job.manifest()
     restore_job(tmp_path / "copy", job)
     assert job.manifest() is not None
+
+
+def test_a_view_is_put_back_while_the_job_has_no_manifest(
+    job: JobDirectory, tmp_path: Path
+) -> None:
+    """Else a kill in between would leave an old view, and batches after it that are not in it."""
+    copy_job(job, tmp_path / "copy", view=None, now_ms=7)
+    there: list[bool] = []
+    restore_job(
+        tmp_path / "copy",
+        job,
+        put_view=lambda: there.append((job.path / "manifest.json").exists()),
+    )
+    assert there == [False]
+    assert job.manifest() is not None
+
+
+def test_a_restored_job_counts_its_starts_on(job: JobDirectory, tmp_path: Path) -> None:
+    """They are the epochs of a function's output, which must not fall."""
+    copy_job(job, tmp_path / "copy", view=None, now_ms=7)
+    first = job.manifest()
+    assert first is not None
+    job.write(replace(first, starts=5))
+    restore_job(tmp_path / "copy", job)
+    restored = job.manifest()
+    assert restored is not None
+    assert restored.starts == 5
 
 
 def test_a_damaged_copy_restores_nothing(job: JobDirectory, tmp_path: Path) -> None:
