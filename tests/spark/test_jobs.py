@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from millstream import App
+from millstream import App, windows
 from millstream.base.ports import BatchReceipt
 from millstream.jobs import JobsFailed
 from millstream.processing.jobs.job import Job, ToView
+from millstream.processing.jobs.plan_shape import PlanShape
 from millstream.processing.jobs.prepared_job import session_for
 from millstream.processing.jobs.progress import JobProgress
 from tests.clients.steps import read, unique_name
@@ -268,6 +269,25 @@ def test_a_filter_keeps_the_state(shop: Shop, topic: str) -> None:
     changed.publish(topic, [click("/"), click("/", user="bot")])
     changed.run(once=True)
     assert rows_of(changed) == {"/": 2}
+
+
+def test_what_our_operators_keep_is_part_of_the_shape(shop: Shop, topic: str) -> None:
+    """Spark knows them by their code alone, and would go on with state of another meaning."""
+
+    def shape(window: Any, by: str = "url", **of: Any) -> PlanShape:
+        app = shop()
+        per_url(app, topic, lambda clicks: windows.aggregate(clicks, window, by=by, of=of))
+        prepared: Any = app.jobs.prepared()["per_url"]
+        shape: PlanShape = prepared.manifest.shape
+        return shape
+
+    five = windows.session("5 minutes")
+    first = shape(five, n=windows.count())
+    assert shape(five, n=windows.count()) == first
+    assert shape(five, visits=windows.count()) == first
+    assert shape(windows.session("9 minutes"), n=windows.count()) != first
+    assert shape(five, n=windows.max("user")) != first
+    assert shape(five, "user", n=windows.count()) != first
 
 
 def test_a_setting_of_spark_is_for_one_job_and_frozen_with_its_checkpoint(

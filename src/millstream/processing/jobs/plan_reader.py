@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame
 from millstream.base.errors import Rejected
 from millstream.processing.jobs.job import OUTPUT_MODES
 from millstream.processing.jobs.plan_node import PlanNode, wanted_mode
+from millstream.processing.state.state_terms import STATE_TERMS
 
 Texts = dict[str, tuple[str, ...]]
 
@@ -107,7 +108,9 @@ def _deduplicate(java: Any) -> Texts:
 def _state_function(java: Any) -> Texts:
     count = int(java.groupingAttributesLen())
     keys = _texts(java.left().output())[:count]
-    return {"keys": keys, "mode": (str(java.outputMode().toString()),)}
+    noted = [column.metadata() for column in _items(java.output())]
+    terms = (str(one.getString(STATE_TERMS)) for one in noted if one.contains(STATE_TERMS))
+    return {"keys": keys, "mode": (str(java.outputMode().toString()),), "state": tuple(terms)}
 
 
 def _watermark(java: Any) -> Texts:

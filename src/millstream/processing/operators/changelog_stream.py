@@ -63,7 +63,7 @@ def changelog_schema(frame: DataFrame) -> StructType:
 
 
 def replaced_stream(frame: DataFrame, key: tuple[str, ...]) -> DataFrame:
-    replaced = in_slots(changes_of(frame, (), RowsToBytes(key)), replace, REPLACED)
+    replaced = in_slots(changes_of(frame, (), RowsToBytes(key)), replace, REPLACED, "rows by", key)
     schema = changelog_schema(frame)
     return replaced.mapInArrow(FromBytes(schema, came=INSERT, gone=RETRACT), schema)
 
@@ -116,8 +116,8 @@ def aggregate_stream(
     schema: StructType,
 ) -> DataFrame:
     rows = changes_of(frame, (), RowsToBytes(key))
-    weighted = in_slots(rows, Weigh(by), WEIGHTED)
-    changed = in_slots(weighted, Aggregate(by, dict(of)), REPLACED)
+    weighted = in_slots(rows, Weigh(by), WEIGHTED, "rows by", key, "in groups by", by)
+    changed = in_slots(weighted, Aggregate(by, dict(of)), REPLACED, *of.values(), "by", by)
     return changed.mapInArrow(FromBytes(schema, came=UPSERT, gone=DELETE), schema)
 
 

@@ -31,6 +31,7 @@ from millstream.processing.operators.device_clock import clock_from
 from millstream.processing.operators.plain_times import from_plain, plain_type, to_plain
 from millstream.processing.operators.window_kinds import MS_US, window_us
 from millstream.processing.reading.event_time import mark_event_time
+from millstream.processing.state.state_terms import telling
 
 ADDED = ("corrected_at", "uncertainty_ms", "clock_restarts")
 SLOT, DEVICE, EVENT, SENT, RECEIVED = "slot", "device", "event", "sent", "received"
@@ -62,7 +63,9 @@ def correct_clock(
     times = {EVENT: event, SENT: sent, RECEIVED: received}
     _require(frame, device, times)
     plan = SkewPlan(window_us(delay_max, what="delay_max"), _carried(frame))
-    told = _run(_operator_rows(frame, device, times, slots), plan, _operator_schema(frame))
+    kept = f"clocks by {device} of {times}, delay_max {plan.delay_max}, in {slots} slots"
+    schema = telling(_operator_schema(frame), kept)
+    told = _run(_operator_rows(frame, device, times, slots), plan, schema)
     return mark_event_time(_named(told, frame), ADDED[0])
 
 

@@ -47,6 +47,7 @@ from millstream.processing.operators.stream_table import (
 from millstream.processing.operators.stream_table_slot import Brought, JoinSlot
 from millstream.processing.reading.event_time import mark_event_time
 from millstream.processing.state.paged_state import SLOT, SLOTS, StatePages
+from millstream.processing.state.state_terms import telling
 
 # How many versions came too late, in a row of its own: counted and taken out behind the operator.
 LATE_VERSIONS = "_late_versions"
@@ -77,11 +78,17 @@ def run_join(
     slotted = union.withColumn(SLOT, F.pmod(F.xxhash64(*keys), F.lit(SLOTS)))
     return slotted.groupBy(SLOT).transformWithState(
         JoinProcessor(join, keys=keys, at=sides.at, in_time=in_time),
-        _output_schema(union),
+        telling(_output_schema(union), *_terms(join, sides)),
         outputMode="Append",  # what is given is not taken back here: goes with any mode of a query
         timeMode="EventTime" if in_time else "None",
         eventTimeColumnName="at" if keeps_watermark else "",
     )
+
+
+def _terms(join: StreamTableJoin[Any], sides: Sides) -> tuple[object, ...]:
+    """How long rows wait, and what becomes of those without a match, may change."""
+    late_versions = getattr(join, "late_versions", None)
+    return type(join).__name__, late_versions, "by", sides.key.left, sides.key.right
 
 
 def side_by_side(joined: DataFrame, sides: Sides, *, with_change: bool = False) -> DataFrame:

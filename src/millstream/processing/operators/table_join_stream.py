@@ -49,9 +49,12 @@ def stream_join(left: DataFrame, right: DataFrame, plan: JoinPlan) -> DataFrame:
     for number, frame in enumerate((left, right)):
         (followed if plan.sides[number].moves else fixed).append(_changes(frame, plan, number))
     if followed:
-        fixed.append(in_slots(_union(followed), follow, ROW_CHANGES))
+        keys = [side.key for side in plan.sides if side.moves]
+        fixed.append(in_slots(_union(followed), follow, ROW_CHANGES, "rows by", *keys))
     shape = PairShape.of(plan)
-    pairs = in_slots(_union(fixed), Join(shape, (plan.left.kept, plan.right.kept)), PAIR_CHANGES)
+    kept = plan.left.kept, plan.right.kept
+    terms = "pairs by", *(side.on for side in plan.sides), *(side.key for side in plan.sides), kept
+    pairs = in_slots(_union(fixed), Join(shape, kept), PAIR_CHANGES, *terms)
     # A row that moves is gone from one slot and comes in another: bring both to one place.
     met = pairs.repartition("key") if plan.moves else pairs
     return met.mapInArrow(NetRows(shape), shape.schema)

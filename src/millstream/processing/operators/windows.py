@@ -57,6 +57,7 @@ from millstream.processing.reading.event_time import (
     event_time_of,
     mark_event_time,
 )
+from millstream.processing.state.state_terms import telling
 
 Duration = str | int | float
 
@@ -197,7 +198,8 @@ def aggregate(
         require_key(key, _type_of(frame, key))
     plan = WindowPlan(window.kind, tuple(of.values()), emit, len(keys))
     rows = _operator_rows(frame, on, keys, plan.aggregates, slots)
-    schema = _operator_schema(frame, keys, plan)
+    kept = "by", keys, "in", slots, "slots"
+    schema = telling(_operator_schema(frame, keys, plan), plan.kind, *plan.aggregates, *kept)
     told = _run(rows, plan, schema)
     return _named(told, frame, on, keys, of, plan)
 

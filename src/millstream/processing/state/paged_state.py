@@ -20,6 +20,7 @@ from pyspark.sql.streaming.stateful_processor import (
 from pyspark.sql.types import StructType
 
 from millstream.processing.state.paged_map import PageStore, hash_of
+from millstream.processing.state.state_terms import telling
 
 # Kept in checkpoints: where a key's rows are depends on it. More than tasks that run at once, few
 # enough to be quick when all are touched.
@@ -35,10 +36,14 @@ def slot_of(key: str) -> int:
     return (hash_of(key) >> 48) % SLOTS
 
 
-def in_slots(frame: DataFrame, step: Step, columns: StructType) -> DataFrame:
-    """The rows that `step` makes of every slot's rows, with what it keeps from batch to batch."""
+def in_slots(frame: DataFrame, step: Step, columns: StructType, *terms: object) -> DataFrame:
+    """The rows that `step` makes of every slot's rows, with what it keeps from batch to batch.
+
+    `terms` are what that depends on.
+    """
     processor = PagedProcessor(step, columns.names)
-    return frame.groupBy(SLOT).transformWithStateInPandas(processor, columns, "Update", "None")
+    told = telling(columns, *terms)
+    return frame.groupBy(SLOT).transformWithStateInPandas(processor, told, "Update", "None")
 
 
 class PagedProcessor(StatefulProcessor):
