@@ -116,6 +116,14 @@ def test_a_plan_that_no_stream_can_run_is_refused_before_it_starts(app: App, top
     assert not (app.data / "jobs" / "bad" / "manifest.json").exists()
 
 
+def test_an_input_that_is_used_twice_is_told_in_words_of_the_application(
+    app: App, topic: str, bootstrap: str
+) -> None:
+    produce(bootstrap, topic, numbers(1))
+    view(app, topic, lambda numbers: numbers.union(numbers))
+    assert "job bad failed: an input is used twice in one plan" in failure_of(app)
+
+
 # What may pass
 
 

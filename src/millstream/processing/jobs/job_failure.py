@@ -49,6 +49,14 @@ PASSING_TYPES = (
 )
 ERROR_CLASS = re.compile(r"\[(?P<name>[A-Z][A-Z0-9_.]+)\] ?")
 WRAPPERS = ("STREAM_FAILED", "FOREACH_BATCH_USER_FUNCTION_ERROR", "PYTHON_EXCEPTION")
+# What Spark says of names that nobody gave, in words of the application.
+ADVICE = {
+    "DUPLICATE_SOURCE_NAMES": (
+        "an input is used twice in one plan, as in orders.union(orders). Give the function a "
+        'parameter for each use, and say what they are: inputs={"first": "orders", "second": '
+        '"orders"}'
+    ),
+}
 MESSAGE_LENGTH_MAX = 1_000
 
 
@@ -140,6 +148,8 @@ def _before_ends(text: str) -> str:
 
 def _spark_reason(text: str) -> str:
     """What Spark says, without the classes of errors around it."""
+    if advice := next((words for name, words in ADVICE.items() if name in text), None):
+        return advice
     text = re.sub(r"^.*? terminated with exception: ", "", text, count=1, flags=re.DOTALL)
     found = ERROR_CLASS.match(text)
     while found is not None and found["name"] in WRAPPERS:
