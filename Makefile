@@ -46,7 +46,7 @@ docs: $(STAMP)
 	@$(BIN)/python -m millstream.broker.metrics.document > docs/metrics.md
 
 $(STAMP): requirements.lock pyproject.toml
-	@echo "Setting up $(VENV) (once; about a minute)"
+	@echo "Setting up $(VENV) (once; two or three minutes)"
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Millstream needs Python 3.11 or newer; set PYTHON=python3.x")'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock

@@ -10,7 +10,7 @@ import typer
 from millstream.commands.cluster import open_cluster
 from millstream.commands.connecting import bootstrap
 from millstream.commands.options import BadUsage, Brokers, Json, Yes
-from millstream.commands.output import confirm, counted, print_json, print_table, say
+from millstream.commands.output import confirm, counted, print_json, print_table, say, text_of
 from millstream.commands.plain_help import PlainCommand
 from millstream.commands.positions import format_time_ms
 from millstream.commands.progress import progress_of
@@ -85,7 +85,7 @@ def _events(topic: str, brokers: str | None) -> "list[LateEvent]":
 
 
 def _row(event: "LateEvent") -> list[object]:
-    value = _shown(event.value)
+    value = text_of(event.value)
     return [
         event.id,
         format_time_ms(event.written_ms),
@@ -103,14 +103,10 @@ def _to_json(event: "LateEvent") -> dict[str, Any]:
         "written_ms": event.written_ms,
         "quarantined_ms": event.quarantined_ms,
         "reinjected_ms": event.reinjected_ms,
-        "key": None if event.key is None else _shown(event.key),
-        "value": None if event.value is None else _shown(event.value),
-        "headers": {name: _shown(value) for name, value in event.headers},
+        "key": None if event.key is None else text_of(event.key),
+        "value": None if event.value is None else text_of(event.value),
+        "headers": {name: text_of(value) for name, value in event.headers},
     }
-
-
-def _shown(data: bytes | None) -> str:
-    return "" if data is None else data.decode("utf-8", "backslashreplace")
 
 
 # --- reinject ---------------------------------------------------------------------------------

@@ -51,6 +51,11 @@ def _line(row: Sequence[str], widths: Sequence[int], right: Sequence[bool]) -> s
     return "  ".join(aligned).rstrip()
 
 
+def text_of(content: bytes | None) -> str:
+    """Bytes for reading: what is no text is escaped."""
+    return "" if content is None else content.decode("utf-8", "backslashreplace")
+
+
 def counted(number: int, noun: str) -> str:
     """1 record, 2 records, 1,000 records."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"

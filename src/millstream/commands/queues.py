@@ -13,7 +13,7 @@ from millstream.base.errors import Rejected
 from millstream.commands.cluster import open_cluster
 from millstream.commands.connecting import client_config
 from millstream.commands.options import BadUsage, Brokers, Json, Yes
-from millstream.commands.output import confirm, counted, print_json, print_table, say
+from millstream.commands.output import confirm, counted, print_json, print_table, say, text_of
 from millstream.commands.plain_help import PlainCommand
 from millstream.commands.positions import format_time_ms
 
@@ -195,7 +195,7 @@ def _dead(queue: str, config: dict[str, Any], *, redriven: bool = False) -> "lis
 
 
 def _letter_row(letter: "DeadLetter") -> list[object]:
-    value = _shown(letter.raw_value)
+    value = text_of(letter.raw_value)
     return [
         letter.id,
         format_time_ms(letter.died_ms),
@@ -212,9 +212,9 @@ def _letter_to_json(letter: "DeadLetter") -> dict[str, Any]:
         "died_ms": letter.died_ms,
         "redriven_ms": letter.redriven_ms,
         "copies": letter.copies,
-        "key": None if letter.key is None else _shown(letter.key),
-        "value": None if letter.raw_value is None else _shown(letter.raw_value),
-        "headers": {name: _shown(value) for name, value in letter.headers},
+        "key": None if letter.key is None else text_of(letter.key),
+        "value": None if letter.raw_value is None else text_of(letter.raw_value),
+        "headers": {name: text_of(value) for name, value in letter.headers},
         **_death_to_json(letter.death),
         "history": [{"id": one.id, **_death_to_json(one)} for one in letter.history],
     }
@@ -227,10 +227,6 @@ def _death_to_json(death: "Death") -> dict[str, Any]:
         "worker": death.member,
         "put_ms": death.put_ms,
     }
-
-
-def _shown(data: bytes | None) -> str:
-    return "" if data is None else data.decode("utf-8", "backslashreplace")
 
 
 @app.command(cls=PlainCommand)

@@ -10,6 +10,14 @@ from typing import Any
 
 from confluent_kafka import Message
 
+from millstream.base.dead_letter_headers import (
+    GROUP_HEADER,
+    MESSAGE_HEADER,
+    OFFSET_HEADER,
+    PARTITION_HEADER,
+    TIMESTAMP_HEADER,
+    TOPIC_HEADER,
+)
 from millstream.processing.kafka_clients import TopicNotFound
 from millstream.processing.outbox import Outbox
 from millstream.processing.reading.range_reader import RangeReader
@@ -19,7 +27,7 @@ from millstream.processing.reading.topic_read import TopicRead
 from millstream.values.decoder import Bad
 
 Header = tuple[str, str | bytes | None]
-PREFIX = "__dlq.errors."
+ORIGIN_HEADERS = (TOPIC_HEADER, PARTITION_HEADER, OFFSET_HEADER)
 REASON_LENGTH_MAX = 4_000
 # With its headers a letter is larger than the record was, which its topic has just taken.
 LETTERS_CONFIG = {"retention.ms": "-1", "max.message.bytes": str(2**31 - 1)}
@@ -29,15 +37,15 @@ def letter_headers(record: Message, *, reason: str, job: str) -> list[Header]:
     """The record's own headers, then where it was and why nobody could read it."""
     _, time_ms = record.timestamp()
     facts = {
-        "topic": record.topic(),
-        "partition": record.partition(),
-        "offset": record.offset(),
-        "group": job,
-        "message": reason[:REASON_LENGTH_MAX],
-        "timestamp": time_ms,
+        TOPIC_HEADER: record.topic(),
+        PARTITION_HEADER: record.partition(),
+        OFFSET_HEADER: record.offset(),
+        GROUP_HEADER: job,
+        MESSAGE_HEADER: reason[:REASON_LENGTH_MAX],
+        TIMESTAMP_HEADER: time_ms,
     }
     own: Any = record.headers() or ()
-    return [*own, *((f"{PREFIX}{name}", str(fact).encode()) for name, fact in facts.items())]
+    return [*own, *((name, str(fact).encode()) for name, fact in facts.items())]
 
 
 def origin_of(letter: Message) -> tuple[bytes, ...] | None:
@@ -46,7 +54,7 @@ def origin_of(letter: Message) -> tuple[bytes, ...] | None:
     One that was put back and died again tells all its past: its last headers are of its last death.
     """
     facts = dict(letter.headers() or ())
-    origin = tuple(facts.get(f"{PREFIX}{name}") for name in ("topic", "partition", "offset"))
+    origin = tuple(facts.get(name) for name in ORIGIN_HEADERS)
     return None if None in origin else origin  # type: ignore[return-value]  # none of them is None
 
 
