@@ -14,6 +14,8 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from statistics import quantiles
 from typing import Any
@@ -50,43 +52,48 @@ VIEWS: dict[str, tuple[Callable[..., DataFrame], list[str]]] = {
 
 
 class Sending:
-    """Sends events at a rate, and remembers when each was given to the producer."""
+    """Sends events at a rate, and remembers when each was given to the producer.
+
+    In a process of its own, as producers are: the driver's Python has a lock to share.
+    """
 
     def __init__(self, bootstrap: str, *, rate: int) -> None:
-        self._producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0, "log_level": 0})
-        self._interval = 1 / rate
+        self._bootstrap, self._rate = bootstrap, rate
         self.sent_at: dict[int, float] = {}
 
     def send_for(self, seconds: float) -> None:
+        count = round(seconds * self._rate)
         first = len(self.sent_at)
-        started = time.perf_counter()
-        count = round(seconds / self._interval)
-        for number in range(count):
-            self._wait_until(started + number * self._interval)
-            self._send(first + number)
-        self._producer.flush(VISIBLE_WITHIN_SECONDS)
+        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
+            sent = process.submit(send_events, self._bootstrap, self._rate, first, count)
+            self.sent_at |= sent.result()
 
-    def _wait_until(self, moment: float) -> None:
-        self._producer.poll(0)
-        while (left := moment - time.perf_counter()) > 0:  # a negative wait is for ever
-            self._producer.poll(left)
 
-    def _send(self, number: int) -> None:
-        sent = time.perf_counter()
-        value = (
-            f'{{"id": {number}, "page": "/page/{number % PAGES}", "at": {time.time_ns() // 10**6}}}'
-        )
-        self._producer.produce(
-            TOPIC,
-            value,
-            partition=0,
-            on_delivery=lambda error, message: self._delivered(error, message, sent),
-        )
+def send_events(bootstrap: str, rate: int, first: int, count: int) -> dict[int, float]:
+    """Returns when each was sent, by offset. The clock is the same in all processes."""
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0, "log_level": 0})
+    producer.list_topics(TOPIC, timeout=10)
+    sent_at: dict[int, float] = {}
+    started = time.perf_counter()
+    for number in range(count):
+        time.sleep(max(0.0, started + number / rate - time.perf_counter()))
+        send(producer, first + number, sent_at)
+        producer.poll(0)
+    producer.flush(VISIBLE_WITHIN_SECONDS)
+    return sent_at
 
-    def _delivered(self, error: Any, message: Message, sent: float) -> None:
+
+def send(producer: Producer, number: int, sent_at: dict[int, float]) -> None:
+    sent = time.perf_counter()
+
+    def delivered(error: Any, message: Message) -> None:
         if error is not None:
             raise RuntimeError(f"an event was not acknowledged: {error}")
-        self.sent_at[message.offset() or 0] = sent
+        sent_at[message.offset() or 0] = sent
+
+    at_ms = time.time_ns() // 10**6
+    value = f'{{"id": {number}, "page": "/page/{number % PAGES}", "at": {at_ms}}}'
+    producer.produce(TOPIC, value, partition=0, on_delivery=delivered)
 
 
 class Watching(threading.Thread):
