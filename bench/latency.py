@@ -25,7 +25,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's users call it
 
 from millstream import App, windows
-from millstream.views.reader import ViewNotFound, ViewReader
+from millstream.views.stores.sqlite_reader import ViewNotFound, ViewReader
 
 TOPIC = "clicks"
 LOOK_SECONDS = 0.002

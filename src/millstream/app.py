@@ -54,7 +54,7 @@ from millstream.settings import ClientSettings, is_given, load
 if TYPE_CHECKING:
     from millstream.processing.jobs.progress import JobProgress
     from millstream.schemas.protobuf_message import GivenMessage
-    from millstream.views.reader import ViewReader
+    from millstream.views.stores.sqlite_reader import ViewReader
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
@@ -302,7 +302,7 @@ class App:
         needs. `spark`: settings of Spark's, for this job alone.
         """
         if view is not None:
-            from millstream.views.reader import ViewReader
+            from millstream.views.stores.sqlite_reader import ViewReader
 
             return ViewReader(self.jobs.view_file(view), view=view)
         if not columns(key):

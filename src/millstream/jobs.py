@@ -187,7 +187,7 @@ class Jobs:
         return self._session
 
     def _open_view(self, job: Job, generation: int) -> "JobView":
-        from millstream.views.sqlite_store import SqliteView
+        from millstream.views.stores.sqlite_store import SqliteView
 
         assert isinstance(job.output, ToView)
         path = self.view_file(job.name)

@@ -13,8 +13,10 @@ from millstream.base.ports import BatchReceipt, Fenced, ViewWriter
 from millstream.schemas.arrow_types import schema_to_arrow
 from millstream.schemas.declaration import schema_of
 from millstream.views.netting import BadChange
-from millstream.views.reader import ViewReader
-from millstream.views.sqlite_store import ChangedView, NullKey, OwnedByAnother, RowsLost, SqliteView
+from millstream.views.receipts import OwnedByAnother, RowsLost
+from millstream.views.stores.sqlite_reader import ViewReader
+from millstream.views.stores.sqlite_store import SqliteView
+from millstream.views.table_layout import ChangedView, NullKey
 
 NOON = datetime(2026, 7, 1, 12, tzinfo=UTC)
 COUNTS = "url STRING, count BIGINT"

@@ -1,10 +1,9 @@
 """Views: tables that jobs keep current and applications read, each with the position it is at.
 
-    sqlite_store.py     a view in one SQLite file: its job writes rows and receipt together
-    reader.py           reads it, also while the job writes, from any process
-    table_layout.py     PURE: which column of the table holds which part of a row
-    stored_values.py    PURE: values of columns as SQLite keeps them, and back
-    netting.py          PURE: what the changes of one batch come to, for each key
+    stores/            where a view is kept: SQLite, PostgreSQL, Redis, Delta, a topic, ...
+    receipts.py        PURE: whether a batch is to be written, the same in every store
+    table_layout.py    PURE: which column of a table holds which part of a row
+    netting.py         PURE: what the changes of one batch come to, for each key
 
 Knows no Spark and no broker; docs/formats/view_store.md has what is on disk.
 """

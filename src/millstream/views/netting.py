@@ -8,10 +8,22 @@ The words, and what is last, are in base/changes.py.
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from millstream.base.changes import CHANGES, DELETE, GOING, INSERT, RETRACT, UPSERT
+from millstream.base.changes import (
+    CHANGE,
+    CHANGES,
+    DELETE,
+    GOING,
+    INSERT,
+    ORDER,
+    RETRACT,
+    UPSERT,
+)
 from millstream.base.errors import Rejected
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 Key = tuple[Hashable, ...]
 StoredRow = tuple[Any, ...]
@@ -69,6 +81,17 @@ def _netted(last: dict[Key, StoredRow | None]) -> Netted:
         else:
             found.upserts.append(row)
     return found
+
+
+def change_words(changes: "pa.Table") -> list[str]:
+    """What each row does; without a word it is an upsert."""
+    if CHANGE not in changes.column_names:
+        return [UPSERT] * changes.num_rows
+    return [word or UPSERT for word in changes.column(CHANGE).to_pylist()]
+
+
+def change_orders(changes: "pa.Table") -> list[int | None] | None:
+    return changes.column(ORDER).to_pylist() if ORDER in changes.column_names else None
 
 
 def in_order(changes: Sequence[str], orders: Sequence[int | None] | None) -> list[int]:

@@ -3,12 +3,13 @@
 Structs are laid flat: the column `window` of a frame, a struct of start and end, is kept in
 `window.start` and `window.end`, so that each can be compared, sorted and part of the key. Outside
 the key a struct may be null: then `window` itself is a column, 1 or null. Arrays and maps are one
-text of JSON. How each value is kept is in `stored_values.py`.
+text of JSON. How each value is kept is each store's own (`stores/sqlite_values.py`).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from millstream.base.changes import CHANGE, ORDER
 from millstream.base.errors import Rejected
@@ -23,6 +24,10 @@ from millstream.base.schema import (
     Struct,
 )
 from millstream.schemas.arrow_types import nullable_arrow_schema, schema_from_arrow
+from millstream.schemas.compatibility import changes_against
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 KEPT_AS = {
     Scalar.BOOLEAN: "INTEGER",
@@ -38,6 +43,22 @@ KEPT_AS = {
 
 class BadView(Rejected):
     """A view that cannot be kept as it is declared."""
+
+
+class ChangedView(Rejected):
+    def __init__(self, *, view: str, changes: Sequence[object]) -> None:
+        facts = "; ".join(map(str, changes))
+        super().__init__(f"view {view} is kept with other columns: {facts}. Or rebuild the view")
+        self.view, self.changes = view, changes
+
+
+class NullKey(Rejected):
+    def __init__(self, *, view: str, key: tuple[str, ...], rows: int) -> None:
+        super().__init__(
+            f"view {view}: {rows} rows have no key ({', '.join(key)} is null), and would replace "
+            "one another. Filter them out, or give them a value with coalesce"
+        )
+        self.view, self.key, self.rows = view, key, rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +162,29 @@ def _columns(path: tuple[str, ...], kind: DataType, *, in_key: bool) -> Iterator
         yield StoredColumn(path, kind)
     for field in kind:
         yield from _columns((*path, field.name), field.type, in_key=in_key)
+
+
+def grown_layout(kept: TableLayout, wanted: TableLayout) -> TableLayout:
+    """`wanted`, if rows that are kept can be read so: columns may be added, types widened."""
+    if kept.key != wanted.key:
+        was, now = ", ".join(kept.key), ", ".join(wanted.key)
+        raise ChangedView(view=kept.view, changes=[f"its key was {was} and is {now}"])
+    changes = [
+        *changes_against(kept.schema, wanted.schema),
+        *moved_parts(kept.schema, wanted.schema),
+    ]
+    if changes:
+        raise ChangedView(view=kept.view, changes=changes)
+    return wanted
+
+
+def require_fitting(layout: TableLayout, columns: "pa.Schema") -> None:
+    """Refuse a batch whose columns are not those that its job has claimed the view with."""
+    found = view_layout(layout.view, schema_from_arrow(columns), layout.key)
+    differing = changes_against(found.schema, layout.schema)
+    if differing or len(found.schema.fields) != len(layout.schema.fields):
+        own = ", ".join(field.name for field in found.schema)
+        raise ChangedView(view=layout.view, changes=differing or [f"now {own}"])
 
 
 def moved_parts(kept: DataType, wanted: DataType, path: str = "") -> Iterator[str]:

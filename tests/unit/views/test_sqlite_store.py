@@ -14,8 +14,8 @@ import pytest
 
 from millstream.base.disk import DiskFull
 from millstream.schemas.declaration import schema_of
-from millstream.views.reader import BadQuestion, ViewNotFound, ViewReader
-from millstream.views.sqlite_store import NotAView, SqliteView, ViewDamaged, open_for_writing
+from millstream.views.stores.sqlite_reader import BadQuestion, ViewNotFound, ViewReader
+from millstream.views.stores.sqlite_store import NotAView, SqliteView, ViewDamaged, open_for_writing
 from millstream.views.table_layout import BadView
 from tests.contracts.test_view_stores import COUNTS, receipt, rows
 

@@ -6,9 +6,9 @@ import pytest
 
 from millstream.base.ports import Fenced
 from millstream.schemas.declaration import schema_of
-from millstream.views.reader import ViewReader
-from millstream.views.sqlite_store import SqliteView
-from millstream.views.view_copy import copy_view, restore_view
+from millstream.views.stores.sqlite_copy import copy_view, restore_view
+from millstream.views.stores.sqlite_reader import ViewReader
+from millstream.views.stores.sqlite_store import SqliteView
 from tests.contracts.test_view_stores import COUNTS, receipt, rows
 
 

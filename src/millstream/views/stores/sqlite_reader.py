@@ -25,7 +25,7 @@ from millstream.base.ports import Positions
 from millstream.base.schema import DataType, DecimalOf, Field, Schema, Struct
 from millstream.values.row_fitting import row_fitter
 from millstream.values.unfit import Unfit
-from millstream.views.sqlite_store import (
+from millstream.views.stores.sqlite_store import (
     BUSY_SECONDS_MAX,
     has_tables,
     layout_from,
@@ -33,7 +33,13 @@ from millstream.views.sqlite_store import (
     rows_table,
     translated,
 )
-from millstream.views.stored_values import Stored, null_of, row_reader, stored_key, stored_value
+from millstream.views.stores.sqlite_values import (
+    Stored,
+    null_of,
+    row_reader,
+    stored_key,
+    stored_value,
+)
 from millstream.views.table_layout import StoredColumn, TableLayout
 
 Row = dict[str, Any]

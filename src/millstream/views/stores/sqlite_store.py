@@ -21,18 +21,26 @@ import pyarrow as pa
 from millstream.base.changes import CHANGE, ORDER
 from millstream.base.disk import DiskFailed, DiskFull, RealDisk
 from millstream.base.errors import Corrupt, Rejected, Retryable
-from millstream.base.ports import BatchReceipt, Fenced
+from millstream.base.ports import BatchReceipt
 from millstream.base.schema import Schema
-from millstream.schemas.arrow_types import schema_from_arrow
-from millstream.schemas.compatibility import changes_against
 from millstream.schemas.spark_json import schema_from_spark_json, schema_to_spark_json
-from millstream.views.netting import Netted, StoredRow, in_order, net
-from millstream.views.stored_values import null_of, stored_columns
+from millstream.views.netting import (
+    Netted,
+    StoredRow,
+    change_orders,
+    change_words,
+    in_order,
+    net,
+)
+from millstream.views.receipts import KeptReceipt, OwnedByAnother, is_due, require_newest
+from millstream.views.stores.sqlite_values import null_of, stored_columns
 from millstream.views.table_layout import (
     BadView,
+    NullKey,
     TableLayout,
-    moved_parts,
+    grown_layout,
     quoted,
+    require_fitting,
     view_layout,
 )
 
@@ -72,42 +80,6 @@ class NotAView(Rejected):
     def __init__(self, *, path: Path, problem: str) -> None:
         super().__init__(f"{path}: {problem}; nothing was changed in it")
         self.path, self.problem = path, problem
-
-
-class OwnedByAnother(Rejected):
-    def __init__(self, *, path: Path, owner: str, job: str) -> None:
-        super().__init__(
-            f"{path} is written by job {owner}, not by {job}: one view has one job. Give the view "
-            "another name, or remove the file if that job is gone"
-        )
-        self.path, self.owner, self.job = path, owner, job
-
-
-class ChangedView(Rejected):
-    def __init__(self, *, view: str, changes: Sequence[object]) -> None:
-        facts = "; ".join(map(str, changes))
-        super().__init__(f"view {view} is kept with other columns: {facts}. Or rebuild the view")
-        self.view, self.changes = view, changes
-
-
-class RowsLost(Corrupt):
-    """A view without the earlier batches of a checkpoint, from which its job goes on."""
-
-    def __init__(self, *, view: str, path: Path, batch: int) -> None:
-        super().__init__(
-            f"view {view}: its job goes on with batch {batch}, but {path} holds nothing of those "
-            "before. Put back a copy (`millstream state restore`), or rebuild the view"
-        )
-        self.view, self.path, self.batch = view, path, batch
-
-
-class NullKey(Rejected):
-    def __init__(self, *, view: str, key: tuple[str, ...], rows: int) -> None:
-        super().__init__(
-            f"view {view}: {rows} rows have no key ({', '.join(key)} is null), and would replace "
-            "one another. Filter them out, or give them a value with coalesce"
-        )
-        self.view, self.key, self.rows = view, key, rows
 
 
 class SqliteView:
@@ -179,7 +151,7 @@ class SqliteView:
             _make_generation(db, self.generation, wanted)
             return wanted
         kept = layout_from(self.view, *found)
-        grown = _grown(kept, wanted)
+        grown = grown_layout(kept, wanted)
         for column in grown.columns:
             if kept.column(column.name) is None:
                 db.execute(f"ALTER TABLE {self.table} ADD COLUMN {column.quoted} {column.kept_as}")
@@ -189,11 +161,7 @@ class SqliteView:
     def _fitting(self, changes: pa.Table) -> TableLayout:
         if self._layout is None:
             raise BadView(f"view {self.view} is written without a claim")
-        own = [name for name in changes.column_names if name not in (CHANGE, ORDER)]
-        found = view_layout(self.view, schema_from_arrow(changes.schema), self._key)
-        differing = changes_against(found.schema, self._layout.schema)
-        if differing or len(own) != len(self._layout.schema.fields):
-            raise ChangedView(view=self.view, changes=differing or [f"now {', '.join(own)}"])
+        require_fitting(self._layout, changes.schema)
         return self._layout
 
     def _must_write(self, receipt: BatchReceipt) -> bool:
@@ -209,9 +177,8 @@ class SqliteView:
         if last is None:
             raise ViewDamaged(path=self.path, problem=f"generation {self.generation} is gone")
         query, batch = last
-        if query != receipt.query and receipt.batch > 0:
-            raise RowsLost(view=self.view, path=self.path, batch=receipt.batch)
-        return query != receipt.query or int(batch) < receipt.batch
+        kept = None if query is None else KeptReceipt(query, int(batch))
+        return is_due(receipt, kept, view=self.view, place=self.path)
 
     def _apply(self, db: sqlite3.Connection, layout: TableLayout, netted: Netted) -> None:
         if netted.deletes:
@@ -307,15 +274,14 @@ def _claim(db: sqlite3.Connection, path: Path, job: str) -> int:
         return 1
     owner, epoch = found
     if owner != job:
-        raise OwnedByAnother(path=path, owner=owner, job=job)
+        raise OwnedByAnother(place=path, owner=owner, job=job)
     db.execute("UPDATE _claim SET epoch = ?", (epoch + 1,))
     return int(epoch) + 1
 
 
 def _require_newest(db: sqlite3.Connection, job: str, epoch: int) -> None:
     ((claimed,),) = db.execute("SELECT epoch FROM _claim")
-    if claimed > epoch:
-        raise Fenced(job=job, epoch=epoch, claimed=claimed)
+    require_newest(job, epoch, claimed=claimed)
 
 
 def _make_generation(db: sqlite3.Connection, generation: int, layout: TableLayout) -> None:
@@ -359,42 +325,18 @@ def layout_from(view: str, key: str, schema: str) -> TableLayout:
     return TableLayout(view, schema_from_spark_json(json.loads(schema)), tuple(json.loads(key)))
 
 
-def _grown(kept: TableLayout, wanted: TableLayout) -> TableLayout:
-    """`wanted`, if rows that are kept can be read so: columns may be added, types widened."""
-    if kept.key != wanted.key:
-        was, now = ", ".join(kept.key), ", ".join(wanted.key)
-        raise ChangedView(view=kept.view, changes=[f"its key was {was} and is {now}"])
-    changes = [
-        *changes_against(kept.schema, wanted.schema),
-        *moved_parts(kept.schema, wanted.schema),
-    ]
-    if changes:
-        raise ChangedView(view=kept.view, changes=changes)
-    return wanted
-
-
 def netted_rows(layout: TableLayout, changes: pa.Table) -> Netted:
     rows: list[StoredRow] = list(zip(*stored_columns(layout, changes), strict=True))
     _require_keys(layout, rows)
     if CHANGE not in changes.column_names and ORDER not in changes.column_names:
         return Netted(upserts=rows)
-    words, orders = _words(changes), _orders(changes)
-    places = in_order(words, orders)
+    words = change_words(changes)
+    places = in_order(words, change_orders(changes))
     return net(
         (words[place] for place in places),
         (rows[place] for place in places),
         key_width=len(layout.key_columns),
     )
-
-
-def _words(changes: pa.Table) -> list[str]:
-    if CHANGE not in changes.column_names:
-        return ["upsert"] * changes.num_rows
-    return [word or "upsert" for word in changes.column(CHANGE).to_pylist()]
-
-
-def _orders(changes: pa.Table) -> list[int | None] | None:
-    return changes.column(ORDER).to_pylist() if ORDER in changes.column_names else None
 
 
 def _require_keys(layout: TableLayout, rows: Sequence[StoredRow]) -> None:

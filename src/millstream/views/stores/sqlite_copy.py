@@ -5,7 +5,7 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from millstream.views.sqlite_store import require_view, translated
+from millstream.views.stores.sqlite_store import require_view, translated
 
 
 def copy_view(path: Path, target: Path) -> None:
