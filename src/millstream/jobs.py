@@ -162,6 +162,7 @@ class Jobs:
 
         config = self._client_config()
         return Surroundings(
+            app=self._app,
             session=session,
             brokers=str(config["bootstrap.servers"]),
             client={name: str(config[name]) for name in config if name not in NOT_FOR_TASKS},

@@ -93,6 +93,14 @@ def test_what_to_do_about_lost_records_is_a_choice() -> None:
         declared_topic("clicks", on_loss="ignore")  # type: ignore[arg-type]  # that is the point
 
 
+@pytest.mark.parametrize("partitions", [0, -1])
+def test_a_topic_has_at_least_one_partition(partitions: int) -> None:
+    with pytest.raises(BadDeclaration, match=f"partitions={partitions}: a number from 1 on"):
+        declared_topic("clicks", partitions=partitions)
+    with pytest.raises(BadDeclaration, match=f"partitions={partitions}: a number from 1 on"):
+        declared_table("users", schema=SCHEMA, key="user", partitions=partitions)
+
+
 def test_an_event_time_that_is_no_column_is_refused() -> None:
     with pytest.raises(BadDeclaration, match="clicks: event_time='when' is no field of it"):
         declared_topic("clicks", schema=SCHEMA, event_time="when")

@@ -97,6 +97,7 @@ class DeclaredTopic:
             raise BadDeclaration(
                 f"{self.name}: on_loss={self.on_loss!r}: one of {', '.join(LOSS_POLICIES)}"
             )
+        require_partitions(self.name, self.partitions)
         require_fields(self.name, self.schema, self.key, what="key")
         if self.event_time is not None:
             require_fields(self.name, self.schema, (self.event_time.column,), what="event_time")
@@ -120,6 +121,7 @@ class DeclaredTable:
     def __post_init__(self) -> None:
         if not self.key:
             raise BadDeclaration(f"table {self.name} has no key: say which columns name a row")
+        require_partitions(self.name, self.partitions)
         require_encoding(self.name, self.encoding, self.message)
         require_fields(self.name, self.schema, self.key, what="key")
         if self.version_time is not None:
@@ -139,6 +141,11 @@ def require_encoding(name: str, encoding: str, message: ProtobufMessage | None) 
             f"{name}: message={message.name} is of Protobuf, and encoding={encoding!r} is not: "
             "give encoding='protobuf'"
         )
+
+
+def require_partitions(name: str, partitions: int | None) -> None:
+    if partitions is not None and partitions < 1:
+        raise BadDeclaration(f"{name}: partitions={partitions}: a number from 1 on")
 
 
 def require_fields(name: str, schema: Schema | None, wanted: tuple[str, ...], *, what: str) -> None:

@@ -54,7 +54,7 @@ def _topic(prepared: PreparedJob, around: Surroundings, output: ToTopic) -> JobO
     writer = start_topic(
         prepared.frame,
         output_topic(output, around.topics.get(output.topic), prepared.frame),
-        job=prepared.job.name,
+        job=around.full_name(prepared.job),
         brokers=around.brokers,
         client=around.client,
         updates_of=prepared.checkpoint if prepared.mode == "update" else None,

@@ -73,7 +73,7 @@ class JobRun:
         self._counts = JobCounts(
             around.brokers,
             around.client,
-            job=job.name,
+            job=around.full_name(job),
             topics=[declared.name for declared in inputs.values()],
         )
 

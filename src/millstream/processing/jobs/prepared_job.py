@@ -72,12 +72,17 @@ class JobView(ViewWriter, Protocol):
 class Surroundings:
     """What all jobs of an app run with. `open_view` opens the store of a view's generation."""
 
+    app: str
     session: SparkSession
     brokers: str
     directory: Path
     open_view: Callable[[Job, int], JobView]
     client: Mapping[str, str] = field(default_factory=dict)
     topics: Mapping[str, Declared] = field(default_factory=dict)
+
+    def full_name(self, job: Job) -> str:
+        """What a job is called at the broker, which several apps may share."""
+        return f"{self.app}.{job.name}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,7 +177,7 @@ def _reading(
     return Reading(
         brokers=around.brokers,
         client=around.client,
-        job=job.name,
+        job=around.full_name(job),
         run=manifest.run,
         checkpoint=str(directory.checkpoint(manifest.generation).absolute()),
         records_max=job.records_max,

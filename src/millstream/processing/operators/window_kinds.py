@@ -11,7 +11,11 @@ from typing import TypeAlias
 
 from millstream.base.declared import BadDeclaration, duration_ms
 
+# Each event costs as much as all its windows.
+WINDOWS_MAX = 1_000
 MS_US = 1000
+# An event costs as much as all its windows.
+WINDOWS_MAX = 10_000
 CALENDAR_UNITS = ("month", "quarter", "year")
 
 
@@ -37,6 +41,12 @@ class Hopping:
             raise BadWindow(
                 f"every ({self.every_us // MS_US} ms) is longer than size "
                 f"({self.size_us // MS_US} ms): events between two windows would be in none"
+            )
+        if self.size_us // self.every_us > WINDOWS_MAX:
+            raise BadWindow(
+                f"an event would be in {self.size_us // self.every_us:,} windows, of "
+                f"{self.size_us // MS_US} ms every {self.every_us // MS_US} ms; at most "
+                f"{WINDOWS_MAX:,}. windows.sliding has one for each event"
             )
 
     def starts_of(self, at: int) -> Iterator[int]:

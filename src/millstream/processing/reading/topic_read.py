@@ -10,7 +10,7 @@ from typing import Any
 
 from millstream.base.declared import EventTime
 from millstream.base.errors import Rejected
-from millstream.processing.reading.places import Place, parse_place, place_text
+from millstream.processing.reading.places import AtOffsets, Place, parse_place, place_text
 from millstream.values.decoder import Decoder
 
 RAW_COLUMNS = ("key", "value", "headers", "topic", "partition", "offset", "timestamp")
@@ -78,7 +78,14 @@ class TopicRead:
             _require_positive(getattr(self, name), option=name)
         _require(self.on_loss, ("fail", "skip"), option="on_loss")
         _require(self.on_bad, ("dead", "fail"), option="on_bad")
-        self.start, self.end  # noqa: B018  # raise BadPlace now, not when the job runs
+        for option, place in (("starting", self.start), ("ending", self.end)):
+            self._require_its_topics(option, place)
+
+    def _require_its_topics(self, option: str, place: Place) -> None:
+        """A misspelt topic would be read whole."""
+        if isinstance(place, AtOffsets) and self.topics:
+            for topic in place.offsets:
+                _require(topic, self.topics, option=option)
 
     @property
     def start(self) -> Place:

@@ -35,7 +35,9 @@ class TopicWrite:
 
     def __post_init__(self) -> None:
         if not JOB_NAME.fullmatch(self.job):
-            raise BadWrite(f"job={self.job!r}: give letters, digits, dots, dashes, underscores")
+            raise BadWrite(
+                f"job={self.job!r}: give letters, digits, dots, dashes, underscores; at most 200"
+            )
 
 
 def options_of(write: TopicWrite) -> dict[str, str]:

@@ -14,7 +14,7 @@ def test_a_job_whose_directory_cannot_be_made_has_failed(tmp_path: Path) -> None
     in_the_way = tmp_path / "jobs"
     in_the_way.touch()
     around = Surroundings(
-        session=NOTHING, brokers="127.0.0.1:1", directory=in_the_way, open_view=NOTHING
+        app="shop", session=NOTHING, brokers="127.0.0.1:1", directory=in_the_way, open_view=NOTHING
     )
     job = Job(name="counts", function=print, inputs={}, output=ToView(key=("url",)))
     run = JobRun(job, {}, around)

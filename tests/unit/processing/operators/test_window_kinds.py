@@ -33,6 +33,12 @@ def test_a_window_that_leaves_gaps_is_refused() -> None:
         Hopping(size_us=1000, every_us=2000)
 
 
+def test_an_event_is_not_in_countless_windows() -> None:
+    day = 24 * 60 * 60 * 1_000_000
+    with pytest.raises(BadWindow, match=r"an event would be in 86,400 windows, .* at most 10,000"):
+        Hopping(size_us=day, every_us=1_000_000)
+
+
 @pytest.mark.parametrize("length", [0, -1])
 def test_a_window_has_some_length(length: int) -> None:
     for make in (

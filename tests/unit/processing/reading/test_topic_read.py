@@ -53,6 +53,11 @@ def test_a_moment_means_the_same_in_every_zone() -> None:
     assert parse_place(place_text(there), option="starting") == AtTime(NOON_MS)
 
 
+def test_a_misspelt_topic_is_not_read_whole() -> None:
+    with pytest.raises(BadReadOption, match="ordres"):
+        TopicRead(brokers="h:1", topics=("orders",), starting='{"ordres": {"0": 12}}')
+
+
 def test_a_read_survives_its_options() -> None:
     read = TopicRead(
         brokers="h:1",
