@@ -25,7 +25,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's users call it
 
 from millstream import App, windows
-from millstream.views.stores.sqlite_reader import ViewNotFound, ViewReader
+from millstream.views.store import ViewNotFound
+from millstream.views.view import View
 
 TOPIC = "clicks"
 LOOK_SECONDS = 0.002
@@ -99,7 +100,7 @@ def send(producer: Producer, number: int, sent_at: dict[int, float]) -> None:
 class Watching(threading.Thread):
     """Looks at a view, and remembers when it was first seen to be current to each offset."""
 
-    def __init__(self, view: ViewReader) -> None:
+    def __init__(self, view: View) -> None:
         super().__init__(daemon=True)
         self._view = view
         self._ended = threading.Event()

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from millstream._version import __version__
 
 if TYPE_CHECKING:
+    from millstream import stores
     from millstream.app import App, Topic
     from millstream.embedded import Broker, BrokerDidNotStart
     from millstream.jobs import JobsFailed
@@ -41,6 +42,7 @@ __all__ = [
     "changelog",
     "clocks",
     "joins",
+    "stores",
     "windows",
 ]
 
@@ -54,11 +56,12 @@ HOMES = {
     "Queue": "queues.queue",
     "Topic": "app",
 }
-# Operators of jobs: whole modules, which need Spark.
+# Whole modules; operators of jobs need Spark, stores their drivers.
 MODULES = {
     "changelog": "processing.operators.changelog",
     "clocks": "processing.operators.clock_skew",
     "joins": "processing.operators.joins",
+    "stores": "stores",
     "windows": "processing.operators.windows",
 }
 

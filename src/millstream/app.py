@@ -32,6 +32,7 @@ from millstream.base.declared import (
 )
 from millstream.client_protection import protection_config
 from millstream.declarations import Columns, Duration, columns, declared_table, declared_topic
+from millstream.declared_views import DeclaredViews
 from millstream.embedded import Broker, BrokerDidNotStart
 from millstream.jobs import Jobs
 from millstream.processing.jobs.catalog import Catalog
@@ -54,10 +55,14 @@ from millstream.settings import ClientSettings, is_given, load
 if TYPE_CHECKING:
     from millstream.processing.jobs.progress import JobProgress
     from millstream.schemas.protobuf_message import GivenMessage
-    from millstream.views.stores.sqlite_reader import ViewReader
+    from millstream.views.sql import Parameters
+    from millstream.views.store import Row, StoreChoice
+    from millstream.views.view import View
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
+# The rows of a batch may pass through the driver, with a gigabyte or so for a million.
+VIEW_RECORDS_MAX = 1_000_000
 # A level of librdkafka's, as syslog's. What matters is raised where it happens.
 LOG_CRITICAL = 2
 
@@ -98,10 +103,17 @@ class App:
         self._lock = threading.RLock()
         self.catalog = Catalog()
         self._publisher: Publisher | None = None
+        self.views = DeclaredViews(
+            self.catalog,
+            app=self.name,
+            data=self.data,
+            client_config=lambda: self.client_config,
+        )
         self.jobs = Jobs(
             self.catalog,
             app=self.name,
             data=self.data,
+            views=self.views,
             client_config=lambda: self.client_config,
             owns_broker=lambda: self._broker is not None,
         )
@@ -286,35 +298,75 @@ class App:
         return self._registering(ToTopic(topic=to, key=columns(key)), **terms)
 
     @overload
-    def view(self, view: str, /) -> "ViewReader": ...
+    def view(self, view: str, /) -> "View": ...
 
     @overload
     def view(
-        self, view: None = None, /, *, key: Columns, **terms: Any
+        self,
+        view: None = None,
+        /,
+        *,
+        key: Columns,
+        store: "StoreChoice | None" = None,
+        history: Duration | None = None,
+        **terms: Any,
     ) -> Callable[[FunctionT], FunctionT]: ...
 
-    def view(self, view: str | None = None, /, *, key: Columns | None = None, **terms: Any) -> Any:
+    def view(
+        self,
+        view: str | None = None,
+        /,
+        *,
+        key: Columns | None = None,
+        store: "StoreChoice | None" = None,
+        history: Duration | None = None,
+        **terms: Any,
+    ) -> Any:
         """Read the view of this name; or, with `key`, register a function whose rows it keeps.
 
+        `store`: where it is kept, stores.Postgres("postgresql://...") and the like, if not in
+        SQLite. `history`: how far back it can be read, "7 days".
         `name`: of the job, if not the function's. `inputs`: what its parameters stand for, if not
         what they are called. `every`: the least time between two batches. `records_max`: what a
-        batch takes from each topic at most. `mode`: Spark's output mode, if not what the plan
-        needs. `spark`: settings of Spark's, for this job alone.
+        batch takes from each topic at most, a million if not said. `mode`: Spark's output mode, if
+        not what the plan needs. `spark`: settings of Spark's, for this job alone.
         """
         if view is not None:
-            from millstream.views.stores.sqlite_reader import ViewReader
-
-            return ViewReader(self.jobs.view_file(view), view=view)
+            return self._opened(view)
         if not columns(key):
             raise BadDeclaration("app.view: give key=, the columns that name a row")
-        return self._registering(ToView(key=columns(key)), **terms)
+        kept_ms = None if history is None else duration_ms(history, what="history")
+        output = ToView(key=columns(key), store=store, history_ms=kept_ms)
+        return self._registering(output, **{"records_max": VIEW_RECORDS_MAX} | terms)
 
-    def sink(self, write: Callable[..., None], **terms: Any) -> Callable[[FunctionT], FunctionT]:
+    def _opened(self, view: str) -> "View":
+        from millstream.views.view import View
+
+        store = self.views.store(view)
+        return View(view, store.reader(), place=store.place, job=lambda: self.jobs.told(view))
+
+    def sql(self, text: str, params: "Parameters" = ()) -> "list[Row]":
+        """One SELECT over views of this app, each a table of its name, in DuckDB's SQL.
+
+        Each view is read as of one batch of its own job.
+        """
+        from millstream.views.sql import answer_rows, named_in
+
+        tables = {}
+        for name in named_in(text, self.views.names):
+            with self._opened(name) as view:
+                tables[name] = view.arrow()
+        return answer_rows(text, params, tables)
+
+    def sink(
+        self, write: Callable[..., None], *, external: bool = False, **terms: Any
+    ) -> Callable[[FunctionT], FunctionT]:
         """Register a function whose rows are handed to `write(rows, receipt)`, batch by batch.
 
-        A batch can come twice. Who keeps the receipt with the rows knows it again.
+        A batch can come twice. Who keeps the receipt with the rows knows it again. `external`: what
+        `write` does cannot be taken back (mails, payments): a rebuild does not repeat it.
         """
-        return self._registering(ToFunction(write=write), **terms)
+        return self._registering(ToFunction(write=write, is_external=external), **terms)
 
     def _registering(
         self,
@@ -351,15 +403,19 @@ class App:
         once: bool = False,
         only: Iterable[str] | None = None,
         rebuild: Iterable[str] = (),
+        repeat_side_effects: bool = False,
     ) -> "list[JobProgress]":
         """Run the jobs until Ctrl-C; with `once`, over what is there now.
 
         A job that fails for good does not stop the others; when all have ended, JobsFailed names
-        it. `only`: the names of the jobs to run. `rebuild`: those that start over.
+        it. `only`: the names of the jobs to run. `rebuild`: those that start over; those that write
+        into topics, or into a sink that is external, only with `repeat_side_effects`.
         """
         if is_loading.get():
             return []
-        return self.jobs.run(once=once, only=only, rebuild=rebuild)
+        return self.jobs.run(
+            once=once, only=only, rebuild=rebuild, repeat_side_effects=repeat_side_effects
+        )
 
     def progress(self) -> "list[JobProgress]":
         """How the jobs get on, one for each that runs."""

@@ -25,9 +25,11 @@ from millstream.commands import (
     produce,
     queues,
     run,
+    serve,
     state,
     topics,
     users,
+    views,
 )
 from millstream.commands.connecting import BrokerUnreachable, LoginRefused, NotAllowed
 from millstream.commands.options import BadUsage
@@ -132,6 +134,7 @@ def millstream(
 
 app.command("broker")(broker.command)
 app.command("run", cls=PlainCommand)(run.run)
+app.command("serve", cls=PlainCommand)(serve.serve)
 topics.app.command("archive", cls=PlainCommand)(archive.archive)
 topics.app.command("archived", cls=PlainCommand)(archive.archived)
 topics.app.command("restore", cls=PlainCommand)(archive.restore)
@@ -142,6 +145,7 @@ app.add_typer(groups.app, name="groups")
 app.add_typer(queues.app, name="queues")
 app.add_typer(late.app, name="late")
 app.add_typer(state.app, name="state")
+app.add_typer(views.app, name="views")
 app.add_typer(users.app, name="users")
 app.add_typer(acls.app, name="acls")
 app.command("certs", cls=PlainCommand)(certs.certs)

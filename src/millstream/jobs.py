@@ -4,18 +4,26 @@ Spark is started when jobs first run, so an App without jobs needs none. Which j
 `processing/`; here is only what it cannot know.
 """
 
+import contextlib
+import tempfile
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from millstream.base.declared import DeclaredTable
 from millstream.base.errors import Rejected
+from millstream.base.ports import Positions
+from millstream.declared_views import DeclaredViews
 from millstream.processing.jobs.catalog import Catalog
-from millstream.processing.jobs.job import Job, ToTopic, ToView
+from millstream.processing.jobs.checkpoints import JobDirectory, NothingBefore
+from millstream.processing.jobs.job import Job, ToFunction, ToTopic, ToView
 from millstream.publishing import make_declared_topic
 from millstream.schemas.registration import settle_reader, settle_writer
 from millstream.schemas.schema_topic import SchemaTopic
 from millstream.settings import ClientSettings, SparkSettings, load
+from millstream.views.store import ViewNotFound, require_generation
 
 if TYPE_CHECKING:
     from millstream.processing.jobs.app_session import AppSession
@@ -23,11 +31,12 @@ if TYPE_CHECKING:
     from millstream.processing.jobs.prepared_job import JobView, PreparedJob, Surroundings
     from millstream.processing.jobs.progress import JobProgress
     from millstream.processing.jobs.supervisor import Supervisor
+    from millstream.processing.reading.frames import Reading
+    from millstream.views.verification import Verdict
 
 # What a client of librdkafka is told that Spark's tasks choose for themselves.
 NOT_FOR_TASKS = ("bootstrap.servers", "log_level")
 JOBS_DIRECTORY = "jobs"
-VIEWS_DIRECTORY = "views"
 
 
 class JobsFailed(Rejected):
@@ -59,6 +68,25 @@ class SparkNotInstalled(Rejected):
         self.missing = missing
 
 
+class SideEffects(Rejected):
+    def __init__(self, *, job: str, effect: str) -> None:
+        super().__init__(
+            f"job {job} writes into {effect}: a rebuild would write all of it again. If that is "
+            "wanted, say --repeat-side-effects"
+        )
+        self.job, self.effect = job, effect
+
+
+def require_repeatable(jobs: Iterable[Job]) -> None:
+    """Refuse to do again what cannot be taken back."""
+    for job in jobs:
+        match job.output:
+            case ToTopic(topic=topic):
+                raise SideEffects(job=job.name, effect=f"topic {topic}")
+            case ToFunction(is_external=True):
+                raise SideEffects(job=job.name, effect="a sink that is external")
+
+
 class Jobs:
     """Those of one App. One run at a time."""
 
@@ -68,12 +96,15 @@ class Jobs:
         *,
         app: str,
         data: Path,
+        views: DeclaredViews,
         client_config: Callable[[], Mapping[str, Any]],
         owns_broker: Callable[[], bool],
     ) -> None:
-        self._catalog, self._app, self._data = catalog, app, data
+        self._catalog, self._app, self._data, self._views = catalog, app, data, views
         self._client_config, self._owns_broker = client_config, owns_broker
         self._session: AppSession | None = None
+        self._changes: dict[str, DeclaredTable] = {}
+        catalog.view_table = self._changes_table
         self._supervisor: Supervisor | None = None
         self._stopping = threading.Event()
 
@@ -83,12 +114,20 @@ class Jobs:
         once: bool = False,
         only: Iterable[str] | None = None,
         rebuild: Iterable[str] = (),
+        repeat_side_effects: bool = False,
+        verify: float | None = None,
         look: "Callable[[list[JobProgress]], None] | None" = None,
     ) -> "list[JobProgress]":
-        """Run the jobs until they are done (`once`) or stopped; raises for those that failed."""
+        """Run the jobs until they are done (`once`) or stopped; raises for those that failed.
+
+        `verify`: how many percent of the keys of a rebuilt view are compared with a recomputation
+        before it is served; of runs over what is there.
+        """
         chosen, anew = self._chosen(only), {self._catalog.job(name).name for name in rebuild}
+        if not repeat_side_effects:
+            require_repeatable(self._catalog.job(name) for name in anew)
         self._stopping.clear()
-        supervisor = self._supervise(chosen, once=once, rebuild=anew)
+        supervisor = self._supervise(chosen, once=once, rebuild=anew, verify=verify)
         if self._stopping.is_set():  # while Spark started
             supervisor.stop()
         supervisor.run(look=look)
@@ -96,7 +135,9 @@ class Jobs:
             raise JobsFailed(failures=supervisor.failures)
         return supervisor.progress
 
-    def _supervise(self, jobs: list[Job], *, once: bool, rebuild: set[str]) -> "Supervisor":
+    def _supervise(
+        self, jobs: list[Job], *, once: bool, rebuild: set[str], verify: float | None
+    ) -> "Supervisor":
         around = self._surroundings()
         from millstream.processing.jobs.job_run import JobRun
         from millstream.processing.jobs.supervisor import Supervisor
@@ -111,6 +152,7 @@ class Jobs:
                     around,
                     once=once,
                     rebuild=job.name in rebuild,
+                    verify=None if verify is None else partial(self._verify, verify),
                 )
                 for job in jobs
             ]
@@ -130,6 +172,82 @@ class Jobs:
                 found[job.name] = error
         return found
 
+    def verdict(self, view: str, *, sample: float = 100.0) -> "Verdict":
+        """Compare what readers see of a view with what its topics come to, up to its positions."""
+        job = self._catalog.job(view)
+        store = self._views.store_of(job)
+        served = [one for one in store.generations() if one.is_served]
+        if not served:
+            raise ViewNotFound(view=view, place=store.place)
+        around = self._surroundings()
+        from millstream.processing.jobs.prepared_job import reading_of
+
+        reading = reading_of(job, around)
+        return self._compared(job, reading, served[0].number, served[0].positions, sample)
+
+    def _verify(self, sample: float, prepared: "PreparedJob", positions: Positions) -> None:
+        from millstream.views.verification import ViewDiffers
+
+        job, generation = prepared.job, prepared.manifest.generation
+        if isinstance(job.output, ToView):
+            found = self._compared(job, prepared.reading, generation, positions, sample)
+            if not found.is_same:
+                raise ViewDiffers(view=job.name, generation=generation, verdict=found)
+
+    def _compared(
+        self, job: Job, reading: "Reading", generation: int, positions: Positions, sample: float
+    ) -> "Verdict":
+        """Recompute the view into a file of its own, as its job would write it."""
+        from millstream.processing.jobs.recomputation import recomputed
+        from millstream.views.stores.sqlite_file import SqliteStore
+        from millstream.views.verification import compared, write_whole
+
+        assert isinstance(job.output, ToView)
+        session = self._open_session().session
+        rows = recomputed(job, self._catalog.inputs_of(job), session, reading, positions)
+        with tempfile.TemporaryDirectory(prefix="millstream-verify-") as scratch:
+            expected = SqliteStore(Path(scratch) / "view.sqlite", view=job.name, key=job.output.key)
+            write_whole(expected, rows, job=job.name)
+            with (
+                contextlib.closing(expected.reader()) as wanted,
+                contextlib.closing(self._views.store_of(job).reader(generation)) as found,
+            ):
+                return compared(found, wanted, sample=sample)
+
+    def roll_back(self, view: str) -> int:
+        """Show readers the generation before, whose job goes on from where it was; its number.
+
+        The job's directory goes first: killed in between, a run of the job serves it as well.
+        """
+        directory, store = self._directory(view), self._views.store(view)
+        with directory.held("is being rolled back"):
+            current = directory.manifest()
+            number = current.previous if current is not None else None
+            if number is None:
+                raise NothingBefore(job=view)
+            require_generation(view, number, [one.number for one in store.generations()])
+            directory.roll_back()
+            store.serve(number)
+        return number
+
+    def drop(self, view: str, generation: int | None = None) -> None:
+        """Remove a generation that is not served; or the view, and with it all its job knows."""
+        directory, store = self._directory(view), self._views.store(view)
+        with directory.held("is being dropped"):
+            store.drop(generation)
+            if generation is None:
+                directory.forget()
+
+    def _directory(self, job: str) -> JobDirectory:
+        return JobDirectory(self._data.absolute() / JOBS_DIRECTORY / job, job=job)
+
+    def told(self, job: str) -> str:
+        """How a job is, in a sentence, for who waits for its view."""
+        found = next((one for one in self.progress() if one.job == job), None)
+        if found is None:
+            return "Its job does not run in this process"
+        return f"Its job is {found.state}" + (f": {found.error}" if found.error else "")
+
     def progress(self) -> "list[JobProgress]":
         """How the jobs get on; of none if they do not run."""
         return self._supervisor.progress if self._supervisor else []
@@ -145,9 +263,6 @@ class Jobs:
         if self._session is not None:
             self._session.close()
         self._session = None
-
-    def view_file(self, name: str) -> Path:
-        return self._data / VIEWS_DIRECTORY / f"{name}.sqlite"
 
     def _chosen(self, only: Iterable[str] | None) -> list[Job]:
         if not self._catalog.jobs:
@@ -168,6 +283,9 @@ class Jobs:
             client={name: str(config[name]) for name in config if name not in NOT_FOR_TASKS},
             directory=self._data.absolute() / JOBS_DIRECTORY,
             open_view=self._open_view,
+            is_served=self._is_served,
+            open_rows=lambda job, generation: self._views.store_of(job).reader(generation),
+            is_input=self._catalog.is_input,
             topics=self._catalog.inputs,
         )
 
@@ -188,11 +306,26 @@ class Jobs:
         return self._session
 
     def _open_view(self, job: Job, generation: int) -> "JobView":
-        from millstream.views.stores.sqlite_store import SqliteView
+        return self._views.store_of(job).writer(generation)
 
-        assert isinstance(job.output, ToView)
-        path = self.view_file(job.name)
-        return SqliteView(path, view=job.name, key=job.output.key, generation=generation)
+    def _changes_table(self, view: Job) -> DeclaredTable:
+        """The changes of a view, of the generation that readers see, for who has it as an input."""
+        from millstream.processing.jobs.prepared_job import call_function, reading_of
+        from millstream.processing.writing.output import columns_of
+        from millstream.processing.writing.view_changes import changes_table, changes_topic
+
+        assert isinstance(view.output, ToView)
+        name = changes_topic(self._app, view.name, self._directory(view.name).served_generation())
+        if name not in self._changes:
+            around = self._surroundings()
+            inputs = self._catalog.inputs_of(view)
+            frame = call_function(view, inputs, around.session, reading_of(view, around))
+            self._changes[name] = changes_table(name, columns_of(frame), view.output.key)
+        return self._changes[name]
+
+    def _is_served(self, job: Job, generation: int) -> bool:
+        there = self._views.store_of(job).generations()
+        return any(one.number == generation and one.is_served for one in there)
 
     def _make_topics(self, jobs: list[Job], config: Mapping[str, Any]) -> None:
         """Inputs that are not there: made on the app's own broker, or where partitions= says so.
@@ -201,8 +334,16 @@ class Jobs:
         """
         inputs = {one.name: one for job in jobs for one in self._catalog.inputs_of(job).values()}
         for declared in inputs.values():
-            if self._owns_broker() or declared.partitions is not None:
+            if declared.name in self._changes:
+                self._make_changes_topic(declared.name, config)
+            elif self._owns_broker() or declared.partitions is not None:
                 make_declared_topic(config, declared)
+
+    def _make_changes_topic(self, name: str, config: Mapping[str, Any]) -> None:
+        from millstream.processing.writing.view_changes import make_changes_topic
+
+        client = {key: str(config[key]) for key in config if key not in NOT_FOR_TASKS}
+        make_changes_topic(str(config["bootstrap.servers"]), client, name)
 
     def _settle_schemas(self, jobs: list[Job], config: Mapping[str, Any]) -> None:
         """What is read and written must follow what the topics' schemas were."""

@@ -62,12 +62,19 @@ class Publisher:
         return self._publish(declared, list(rows))
 
     def _publish(self, declared: Declared, rows: Sequence[Any]) -> list[Receipt]:
+        return self.put(declared.name, self.records(declared, rows))
+
+    def records(self, declared: Declared, rows: Sequence[Any]) -> list[Record]:
+        """What `put` takes, for a topic that is there from now on."""
         with self._lock:
             to_record = self._ready.get(declared.name) or self._prepare(declared)
+        return [to_record(row) for row in rows]
+
+    def put(self, topic: str, records: Sequence[Record]) -> list[Receipt]:
+        with self._lock:
             outbox = self._usable_outbox()
-        records = [to_record(row) for row in rows]
         try:
-            return outbox.put(declared.name, records)
+            return outbox.put(topic, records)
         except PutFailed as error:
             raise PublishFailed(topic=error.topic, reason=error.reason) from None
         except PutRefused as error:

@@ -159,6 +159,23 @@ def principals() -> Kind:
     )
 
 
+def host_names() -> Kind:
+    def parse(text: str) -> tuple[str, ...]:
+        given = tuple(word.strip() for word in text.split(","))
+        if given == ("none",):
+            return ()
+        if not all(re.fullmatch(r"[^\s:,/\[\]]+|\[[0-9a-fA-F:.]+\]", word) for word in given):
+            raise ValueError(text)
+        return given
+
+    return Kind(
+        unit="hosts",
+        allowed="shop.example.org, or several separated by commas, or none",
+        parse=parse,
+        format=lambda value: _or_none(",".join(value)),
+    )
+
+
 def pairs() -> Kind:
     def parse(text: str) -> tuple[tuple[str, str], ...]:
         if text == "none":
@@ -649,7 +666,113 @@ class SparkSettings:
     )
 
 
-TABLES: tuple[type[Table], ...] = (ClientSettings, BrokerSettings, SparkSettings)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebSettings:
+    """The HTTP server of an application: `millstream serve`."""
+
+    TABLE: ClassVar[str] = "web"
+
+    listen: Address = setting(  # noqa: RUF009 - `setting` is `field` with our metadata
+        Address("127.0.0.1", 8080),
+        address(),
+        "Where clients connect. Beyond loopback it needs a token and TLS: docs/guides/http_api.md.",
+    )
+    token_file: Path | None = setting(  # noqa: RUF009 - the same
+        None,
+        file(),
+        "The file whose first line is the token that clients must send; readable by its owner "
+        "only.",
+    )
+    tls_certificate: Path | None = setting(  # noqa: RUF009 - the same
+        None,
+        file(),
+        "The certificate that clients see, in PEM format, its chain behind it. With it, the server "
+        "speaks HTTPS.",
+    )
+    tls_key: Path | None = setting(  # noqa: RUF009 - the same
+        None,
+        file(),
+        "The private key of that certificate.",
+    )
+    plain_http: str = setting(
+        "",
+        sentence("the sentence that the server asks for when it refuses to listen"),
+        "A server beyond loopback without TLS starts only if this says so in words.",
+    )
+    hosts: tuple[str, ...] = setting(
+        (),
+        host_names(),
+        "More names by which a server on loopback may be called, of a proxy before it. Requests by "
+        "other names are refused: a page of another site could send them.",
+    )
+    body_bytes_max: int = setting(
+        8 * MIB,
+        size(at_least=KIB, at_most=GIB),
+        "The largest body of a request.",
+    )
+    body_ms_max: int = setting(
+        30 * SECOND_MS,
+        duration(at_least=100, at_most=HOUR_MS),
+        "How long a body may take to arrive.",
+    )
+    rows_max: int = setting(
+        10_000,
+        count(at_least=1, at_most=100_000),
+        "Rows of one request to publish.",
+    )
+    limit_max: int = setting(
+        10_000,
+        count(at_least=1, at_most=1_000_000),
+        "Rows or changes of one answer.",
+    )
+    timeout_ms_max: int = setting(
+        MINUTE_MS,
+        duration(at_least=100, at_most=HOUR_MS),
+        "How long a request may wait for a view, or for changes of it.",
+    )
+    requests_max: int = setting(
+        512,
+        count(at_least=1, at_most=100_000),
+        "Requests that are answered at one time, feeds among them; one more is told to come later.",
+    )
+    threads_max: int = setting(
+        16,
+        count(at_least=1, at_most=1_000),
+        "Calls into topics and views at one time; others wait.",
+    )
+    waits_max: int = setting(
+        64,
+        count(at_least=1, at_most=10_000),
+        "Requests that wait for a view at one time, each in a thread of its own; one more is told "
+        "to come later.",
+    )
+    feeds_max: int = setting(
+        256,
+        count(at_least=1, at_most=100_000),
+        "Feeds at one time; one more is told to come later.",
+    )
+    heartbeat_ms: int = setting(
+        15 * SECOND_MS,
+        duration(at_least=100, at_most=HOUR_MS),
+        "How often a silent stream of events says that it is there.",
+    )
+    idempotency_ms: int = setting(
+        DAY_MS,
+        duration(at_least=MINUTE_MS, at_most=30 * DAY_MS),
+        "How long an Idempotency-Key is known.",
+    )
+    idempotency_bytes_max: int = setting(
+        256 * MIB,
+        size(at_least=MIB),
+        "Memory for the keys that are known; beyond it new ones are told to come later.",
+    )
+
+    def __post_init__(self) -> None:
+        if (self.tls_certificate is None) != (self.tls_key is None):
+            raise SettingsConflict("tls_certificate and tls_key belong together: give both")
+
+
+TABLES: tuple[type[Table], ...] = (ClientSettings, BrokerSettings, SparkSettings, WebSettings)
 
 
 def settings_of(table: type[Table]) -> tuple[Setting, ...]:

@@ -206,7 +206,9 @@ def test_two_jobs_with_one_name_are_refused_at_once(app: App, topic: str) -> Non
 
 
 def test_an_unknown_parameter_is_refused_with_what_there_is(app: App, topic: str) -> None:
-    with pytest.raises(Exception, match=f"'number' is no topic or table .*there are: {topic}"):
+    with pytest.raises(
+        Exception, match=f"'number' is no topic, table or view .*there are: {topic}"
+    ):
         app.view(key="user", name="bad")(lambda number: number)
 
 

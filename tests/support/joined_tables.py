@@ -24,15 +24,15 @@ from tests.support.page_dictionary import PageDictionary
 Row = dict[str, Any]
 
 
-def _slots() -> list[PageDictionary]:
+def slots() -> list[PageDictionary]:
     return [PageDictionary() for _ in range(SLOTS)]
 
 
 @dataclass
 class JoinedTables:
     plan: JoinPlan
-    moves: list[PageDictionary] = field(default_factory=_slots)
-    groups: list[PageDictionary] = field(default_factory=_slots)
+    moves: list[PageDictionary] = field(default_factory=slots)
+    groups: list[PageDictionary] = field(default_factory=slots)
 
     def take(self, left: Sequence[Row] = (), right: Sequence[Row] = ()) -> list[Row]:
         """The changes that one batch of both sides makes."""
@@ -42,7 +42,7 @@ class JoinedTables:
             placed += self._followed(changes) if side.moves else changes
         shape = PairShape.of(self.plan)
         join = Join(shape, (self.plan.left.kept, self.plan.right.kept))
-        pairs = self._stepped(self.groups, placed, join, PAIR_CHANGES.names)
+        pairs = stepped(self.groups, placed, join, PAIR_CHANGES.names)
         batch = pa.RecordBatch.from_pylist(pairs, to_arrow_schema(PAIR_CHANGES))
         return [row for made in NetRows(shape)([batch]) for row in made.to_pylist()]
 
@@ -62,20 +62,22 @@ class JoinedTables:
 
     def _followed(self, changes: list[Row]) -> list[Row]:
         names = [SLOT, "side", "key", "join", "row", "order"]
-        return self._stepped(self.moves, changes, follow, names)
+        return stepped(self.moves, changes, follow, names)
 
-    def _stepped(
-        self, slots: list[PageDictionary], rows: list[Row], step: Any, names: list[str]
-    ) -> list[Row]:
-        made: list[Row] = []
-        for slot in {row[SLOT] for row in rows}:
-            own = (
-                tuple(value for name, value in row.items() if name != SLOT)
-                for row in rows
-                if row[SLOT] == slot
-            )
-            made += [dict(zip(names, out, strict=True)) for out in step(slots[slot], own)]
-        return made
+
+def stepped(
+    slots: list[PageDictionary], rows: list[Row], step: Any, names: Sequence[str]
+) -> list[Row]:
+    """What a step makes of the rows of every slot."""
+    made: list[Row] = []
+    for slot in {row[SLOT] for row in rows}:
+        own = (
+            tuple(value for name, value in row.items() if name != SLOT)
+            for row in rows
+            if row[SLOT] == slot
+        )
+        made += [dict(zip(names, out, strict=True)) for out in step(slots[slot], own)]
+    return made
 
 
 def side_of(schema: StructType, *, key: Sequence[str], on: Sequence[str], kept: bool) -> TableSide:

@@ -89,7 +89,7 @@ def java_command() -> str:
     """A Java that can run the jars, from JAVA_HOME or the PATH; installed if we may."""
     found = _java_found()
     if found is None:
-        _apt_install("default-jre-headless")
+        apt_install("default-jre-headless")
         found = _java_found()
     if found is None:
         raise MissingToolError(program=f"Java {JAVA_MAJOR_MIN}+", install="openjdk-17-jre-headless")
@@ -107,7 +107,7 @@ def _file_lock(path: Path) -> Iterator[None]:
 def _maven_command() -> str:
     java_command()  # Maven needs one too
     if shutil.which("mvn") is None:
-        _apt_install("maven")
+        apt_install("maven")
     found = shutil.which("mvn")
     if found is None:
         raise MissingToolError(program="mvn", install="maven")
@@ -136,7 +136,7 @@ def _java_major(java: str) -> int:
     return int(matched[1]) if matched else 0
 
 
-def _apt_install(package: str) -> None:
+def apt_install(package: str) -> None:
     """Install a Debian package when we are root on Debian; else leave it to the caller's error."""
     apt_get = shutil.which("apt-get")
     if apt_get is None or os.geteuid() != 0:

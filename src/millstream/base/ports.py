@@ -4,9 +4,9 @@ Jobs (processing/) write views (views/) through `ViewWriter`; app.py hands the o
 Values and protocols only.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from millstream.base.errors import Rejected
 from millstream.base.schema import Schema
@@ -32,7 +32,8 @@ class BatchReceipt:
     """One batch of a job, to be kept with what the batch changed: whose repeat is a no-op.
 
     `query` is Spark's name for a checkpoint: one that starts over counts its batches from 0 again.
-    `positions` are where the job has read to with this batch.
+    `positions` are where the job has read to with this batch. `before` is the batch before it, if
+    that is not the number before: a number can be taken by something else than a batch.
     """
 
     job: str
@@ -40,6 +41,11 @@ class BatchReceipt:
     query: str
     batch: int
     positions: Positions = field(default_factory=dict)
+    before: int | None = None
+
+    @property
+    def follows(self) -> int:
+        return self.batch - 1 if self.before is None else self.before
 
 
 class ViewWriter(Protocol):
@@ -59,3 +65,21 @@ class ViewWriter(Protocol):
         """Show what was written to readers, in place of an older generation of the view."""
 
     def close(self) -> None: ...
+
+
+class Staging(Protocol):
+    """One batch on its way into a view, part by part, from several processes. Can be pickled."""
+
+    def stage(self, part: int, batches: "Iterator[pa.RecordBatch]") -> Any:
+        """Bring the changes of a part beside the view, where no reader sees them; facts about it
+        for `commit`, which can be pickled. All changes of one key are in one part. A part may be
+        staged again: the facts that are handed on decide which one counts."""
+
+
+class StagingWriter(ViewWriter, Protocol):
+    """A writer that also takes large batches in parts, which do not pass through one process."""
+
+    def staging(self, receipt: BatchReceipt) -> Staging: ...
+
+    def commit(self, receipt: BatchReceipt, facts: Sequence[Any]) -> bool:
+        """Apply the parts that were staged, all at once; False if they were applied before."""

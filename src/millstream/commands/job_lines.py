@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from millstream.base.quantity import format_size
+from millstream.base.quantity import SECOND_MS, format_duration_ms, format_size
 from millstream.commands.output import say, table
 
 if TYPE_CHECKING:
@@ -59,13 +59,22 @@ def _errors(jobs: "Sequence[JobProgress]") -> list[str]:
     return [f"{job.job}: {job.error[:ERROR_LENGTH_SHOWN]}" for job in jobs if job.error]
 
 
+def left_text(job: "JobProgress") -> str:
+    """How long a rebuild may still take, at the rate of the last batch."""
+    if job.left_seconds is None:
+        return "starting"
+    if job.left_seconds == 0:
+        return "comparing"
+    return f"about {format_duration_ms(max(1, round(job.left_seconds)) * SECOND_MS)} left"
+
+
 def row_of(job: "JobProgress") -> list[object]:
     """State rows with the memory that they take."""
     kept = f"{job.state_rows:,} ({format_size(job.state_bytes)})" if job.state_rows else None
     rate = round(job.rows_per_second)
     return [
         job.job,
-        job.state,
+        f"rebuilding, {left_text(job)}" if job.is_building else job.state,
         job.rows,
         rate,
         job.lag_total,
@@ -106,6 +115,8 @@ def line_of(job: "JobProgress") -> str:
     facts = [f"{job.job}: {job.state}"]
     if job.batch is not None:
         facts.append(f"{job.rows:,} rows, {job.rows_per_second:,.0f}/s, lag {job.lag_total:,}")
+    if job.is_building:
+        facts.append(f"rebuilding as generation {job.generation}, {left_text(job)}")
     if job.watermark is not None:
         facts.append(f"watermark {job.watermark}")
     if job.restarts:

@@ -41,10 +41,18 @@ def run(
         typer.Option(
             "--rebuild",
             metavar="JOB",
-            help="Start this job over from the start of its topics. Its view is replaced when the "
-            "new one has caught up; into a topic, all rows are written again. Repeatable.",
+            help="Start this job over from the start of its topics. Readers of its view see the "
+            "former one, kept current, until the new one has caught up. Repeatable.",
         ),
     ] = None,
+    repeat_side_effects: Annotated[
+        bool,
+        typer.Option(
+            "--repeat-side-effects",
+            help="Rebuild jobs that write into topics or external sinks too: all rows are written "
+            "again.",
+        ),
+    ] = False,
     metrics_listen: Annotated[
         str | None,
         typer.Option(
@@ -67,7 +75,15 @@ def run(
         if check:
             _check(app, only, as_json=json)
         else:
-            _run(app, once=once, only=only, rebuild=rebuild or [], listen=metrics_listen, json=json)
+            _run(
+                app,
+                once=once,
+                only=only,
+                rebuild=rebuild or [],
+                repeat_side_effects=repeat_side_effects,
+                listen=metrics_listen,
+                json=json,
+            )
     finally:
         app.close()
 
@@ -78,13 +94,20 @@ def _run(
     once: bool,
     only: list[str] | None,
     rebuild: list[str],
+    repeat_side_effects: bool,
     listen: str | None,
     json: bool,
 ) -> None:
     end_metrics = _serve(app, listen)
     try:
         with shown_jobs(as_json=json) as look:
-            done = app.jobs.run(once=once, only=only, rebuild=rebuild, look=look)
+            done = app.jobs.run(
+                once=once,
+                only=only,
+                rebuild=rebuild,
+                repeat_side_effects=repeat_side_effects,
+                look=look,
+            )
     finally:
         end_metrics()
     if not json:

@@ -62,9 +62,9 @@ def _job_directory(data: Path, job: str, *, must_exist: bool = True) -> "JobDire
 
 
 def _view_file(data: Path, job: str) -> Path:
-    from millstream.jobs import VIEWS_DIRECTORY
+    from millstream.views.stores.sqlite_file import view_file
 
-    return data / VIEWS_DIRECTORY / f"{job}.sqlite"
+    return view_file(data, job)
 
 
 def _session() -> Any:

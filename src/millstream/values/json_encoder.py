@@ -21,7 +21,7 @@ class JsonEncoder:
         _check_keys(self.schema)
         self._fit = row_fitter(self.schema, passes_over_extra=False)
         self._encode = json.JSONEncoder(
-            ensure_ascii=False, separators=(",", ":"), default=_plain
+            ensure_ascii=False, separators=(",", ":"), default=plain_text
         ).encode
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -45,7 +45,7 @@ def _check_keys(data_type: DataType | Schema) -> None:
                 _check_keys(field.type)
 
 
-def _plain(found: object) -> str:
+def plain_text(found: object) -> str:
     """What JSON has no word for."""
     match found:
         case datetime():

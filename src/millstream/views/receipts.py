@@ -7,7 +7,7 @@ claimed (`require_newest`) and the last batch that was written (`is_due`).
 from dataclasses import dataclass
 from pathlib import Path
 
-from millstream.base.errors import Corrupt, Rejected
+from millstream.base.errors import Corrupt, Rejected, Retryable
 from millstream.base.ports import BatchReceipt, Fenced
 
 # Where a view is kept, for messages: a file, or a name such as "postgresql://db/shop, table v".
@@ -32,14 +32,26 @@ class OwnedByAnother(Rejected):
 
 
 class RowsLost(Corrupt):
-    """A view without the earlier batches of a checkpoint, from which its job goes on."""
+    """A view without earlier batches of a checkpoint, from which its job goes on.
 
-    def __init__(self, *, view: str, place: Place, batch: int) -> None:
+    `kept` is the last batch of it that the view has; None if there is none.
+    """
+
+    def __init__(self, *, view: str, place: Place, batch: int, kept: int | None = None) -> None:
+        holds = "holds nothing of those before" if kept is None else f"ends with batch {kept}"
         super().__init__(
-            f"view {view}: its job goes on with batch {batch}, but {place} holds nothing of those "
-            "before. Put back a copy (`millstream state restore`), or rebuild the view"
+            f"view {view}: its job goes on with batch {batch}, but {place} {holds}. Put back a "
+            "copy (`millstream state restore`), or rebuild the view"
         )
-        self.view, self.place, self.batch = view, place, batch
+        self.view, self.place, self.batch, self.kept = view, place, batch, kept
+
+
+class ClaimLost(Retryable):
+    """A view whose store has lost everything, before its job has written a batch."""
+
+    def __init__(self, *, place: Place) -> None:
+        super().__init__(f"{place}: the claim on it is gone, with all the rest. Run the job again")
+        self.place = place
 
 
 def require_newest(job: str, epoch: int, *, claimed: int) -> None:
@@ -48,11 +60,13 @@ def require_newest(job: str, epoch: int, *, claimed: int) -> None:
 
 
 def is_due(receipt: BatchReceipt, kept: KeptReceipt | None, *, view: str, place: Place) -> bool:
-    """False if the batch was written before; raises if those before it are missing.
+    """False if the batch was written before; raises if one before it is missing.
 
-    Batch 0 of another checkpoint starts the view over: what is there goes, in one step with it.
+    Spark hands on every batch of a checkpoint in their order, also those without rows; which one
+    comes before this one, the receipt says. Batch 0 of another checkpoint starts the view over:
+    what is there goes, in one step with it.
     """
-    is_same = kept is not None and kept.query == receipt.query
-    if not is_same and receipt.batch > 0:
-        raise RowsLost(view=view, place=place, batch=receipt.batch)
-    return kept is None or not is_same or kept.batch < receipt.batch
+    last = kept.batch if kept is not None and kept.query == receipt.query else None
+    if receipt.follows > (-1 if last is None else last):
+        raise RowsLost(view=view, place=place, batch=receipt.batch, kept=last)
+    return last is None or last < receipt.batch

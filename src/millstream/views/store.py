@@ -23,6 +23,22 @@ class ViewNotFound(Rejected):
         self.view, self.place = view, place
 
 
+class NoSuchGeneration(Rejected):
+    def __init__(self, *, view: str, generation: int, there: Sequence[int]) -> None:
+        known = ", ".join(map(str, there)) or "none"
+        super().__init__(f"view {view} has no generation {generation} (there are: {known})")
+        self.view, self.generation, self.there = view, generation, tuple(there)
+
+
+class GenerationServed(Rejected):
+    def __init__(self, *, view: str, generation: int) -> None:
+        super().__init__(
+            f"view {view}: generation {generation} is the one that readers see. Serve another one "
+            "first, or drop the whole view"
+        )
+        self.view, self.generation = view, generation
+
+
 class BadQuestion(Rejected):
     """A key, a condition or an order that the view cannot answer."""
 
@@ -83,7 +99,8 @@ class ViewStore(Protocol):
 
     def writer(self, generation: int) -> ViewWriter: ...
 
-    def reader(self) -> ViewReads: ...
+    def reader(self, generation: int | None = None) -> ViewReads:
+        """The one that is served, whichever that is then; or this one, served or not."""
 
     def generations(self) -> list[Generation]:
         """Those that are there, the oldest first; none if the view is not there."""
@@ -95,13 +112,30 @@ class ViewStore(Protocol):
         """Remove one that is not served, or the whole view."""
 
 
+def require_generation(view: str, generation: int, there: Sequence[int]) -> None:
+    if generation not in there:
+        raise NoSuchGeneration(view=view, generation=generation, there=there)
+
+
+def require_droppable(
+    view: str, generation: int, there: Sequence[int], *, served: int | None
+) -> None:
+    require_generation(view, generation, there)
+    if generation == served:
+        raise GenerationServed(view=view, generation=generation)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Home:
-    """What an application gives to the stores of its views."""
+    """What an application gives to the store of a view.
+
+    `history_ms` is how far back the view is to be read; None: not declared.
+    """
 
     app: str
     data: Path
     client: Mapping[str, Any] = field(default_factory=dict)  # librdkafka's, with bootstrap.servers
+    history_ms: int | None = None
 
 
 class StoreChoice(Protocol):

@@ -80,9 +80,11 @@ def around(owner: Any, name: str, *, before: str | None = None, after: str | Non
 
 
 def install() -> None:
+    from millstream.processing.jobs.checkpoints import JobDirectory
     from millstream.processing.reading.range_reader import RangeReader
     from millstream.processing.reading.stream_planner import StreamPlanner
     from millstream.processing.writing.row_transaction import RowTransaction
+    from millstream.processing.writing.view_changes import ViewChanges
     from millstream.views.stores.sqlite_store import SqliteView
 
     around(StreamPlanner, "next_position", after="source-planned")
@@ -91,6 +93,10 @@ def install() -> None:
     around(RowTransaction, "commit", before="topic-before-commit", after="topic-after-commit")
     around(SqliteView, "write", before="view-before-write", after="view-after-write")
     around(SqliteView, "_keep", after="view-before-commit")
+    around(SqliteView, "serve", before="view-before-serve", after="view-after-serve")
+    around(ViewChanges, "write", before="changes-before-write", after="changes-after-write")
+    around(JobDirectory, "begin", before="generation-before-begin", after="generation-after-begin")
+    around(JobDirectory, "settle", after="generation-after-settle")
 
 
 if HERE is not None:

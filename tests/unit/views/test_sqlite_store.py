@@ -14,10 +14,11 @@ import pytest
 
 from millstream.base.disk import DiskFull
 from millstream.schemas.declaration import schema_of
-from millstream.views.stores.sqlite_reader import BadQuestion, ViewNotFound, ViewReader
+from millstream.views.store import BadQuestion, ViewNotFound
+from millstream.views.stores.sqlite_reader import ViewReader
 from millstream.views.stores.sqlite_store import NotAView, SqliteView, ViewDamaged, open_for_writing
 from millstream.views.table_layout import BadView
-from tests.contracts.test_view_stores import COUNTS, receipt, rows
+from tests.contracts.view_store_contract import COUNTS, receipt, rows
 
 
 @pytest.fixture
@@ -145,8 +146,8 @@ def test_the_database_of_somebody_else_is_left_alone(store: SqliteView, path: Pa
 
 def test_a_newer_format_is_left_alone(written: SqliteView, path: Path) -> None:
     written.close()
-    execute(path, "PRAGMA user_version = 2")
-    with pytest.raises(NotAView, match="has format 2, this version reads up to 1"):
+    execute(path, "PRAGMA user_version = 3")
+    with pytest.raises(NotAView, match="has format 3, this version reads up to 2"):
         written.claim("counts", schema_of(COUNTS))
 
 
@@ -202,7 +203,7 @@ def test_a_scan_finds_rows_that_meet_all_conditions(
 
 def test_a_scan_is_ordered_and_limited(written: SqliteView, reader: ViewReader) -> None:
     assert [row["url"] for row in reader.scan(order_by="-url", limit=2)] == ["/b", "/a"]
-    assert [row["count"] for row in reader.scan(order_by=["count"])] == [None, 1, 3]
+    assert [row["count"] for row in reader.scan(order_by=["count"])] == [1, 3, None]
     assert reader.scan(limit=0) == []
 
 

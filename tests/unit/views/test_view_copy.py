@@ -9,7 +9,7 @@ from millstream.schemas.declaration import schema_of
 from millstream.views.stores.sqlite_copy import copy_view, restore_view
 from millstream.views.stores.sqlite_reader import ViewReader
 from millstream.views.stores.sqlite_store import SqliteView
-from tests.contracts.test_view_stores import COUNTS, receipt, rows
+from tests.contracts.view_store_contract import COUNTS, receipt, rows
 
 
 def test_a_restored_view_is_as_it_was(tmp_path: Path) -> None:

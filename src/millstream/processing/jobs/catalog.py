@@ -5,7 +5,7 @@ not when the job runs.
 """
 
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from millstream.base.declared import BadDeclaration, DeclaredTable, DeclaredTopic
@@ -21,7 +21,8 @@ class UnknownInput(BadDeclaration):
         there = ", ".join(known) or "none"
         hint = f"Did you mean {near[0]}?" if near else "Declare it first, with app.topic(...)"
         super().__init__(
-            f"job {job}: {name!r} is no topic or table of this app (there are: {there}). {hint}"
+            f"job {job}: {name!r} is no topic, table or view of this app (there are: {there}). "
+            f"{hint}"
         )
         self.job, self.name, self.known = job, name, known
 
@@ -40,6 +41,8 @@ class Catalog:
         self.inputs: dict[str, Declared] = {}
         self.jobs: dict[str, Job] = {}
         self._idle_alone: set[str] = set()
+        # The topic of a view's changes as a table; its columns are known once Spark is there.
+        self.view_table: Callable[[Job], DeclaredTable] = _unknown_table
 
     def declare(self, declared: Declared, *, idles_alone: bool = False) -> None:
         """Declare it; the same again is no error.
@@ -59,7 +62,9 @@ class Catalog:
                 f"two jobs with the name {job.name}: at {known.place} and at {job.place}. Rename "
                 "one of the functions, or give it name=..."
             )
-        self.inputs_of(job)
+        for name in job.inputs.values():
+            if name not in self.inputs and name not in self.views:
+                raise UnknownInput(job=job.name, name=name, known={*self.inputs, *self.views})
         self.jobs[job.name] = job
 
     def inputs_of(self, job: Job) -> Mapping[str, Declared]:
@@ -80,18 +85,28 @@ class Catalog:
     def _input(self, job: Job, name: str) -> Declared:
         if name in self.inputs:
             return self.inputs[name]
-        view = self.jobs.get(name)
-        if view is not None and isinstance(view.output, ToView):
-            raise BadDeclaration(
-                f"job {job.name}: {name!r} is a view, and a view cannot be an input yet: write it "
-                "into a topic with @app.job(to=...), and declare that as a table"
-            )
-        raise UnknownInput(job=job.name, name=name, known=self.inputs)
+        if name in self.views:
+            return self.view_table(self.jobs[name])
+        raise UnknownInput(job=job.name, name=name, known={*self.inputs, *self.views})
+
+    @property
+    def views(self) -> list[str]:
+        return [job.name for job in self.jobs.values() if isinstance(job.output, ToView)]
+
+    def is_input(self, view: Job) -> bool:
+        """Whether a job has this view as an input; a topic of the same name comes first."""
+        if view.name in self.inputs:
+            return False
+        return any(view.name in job.inputs.values() for job in self.jobs.values())
 
     def job(self, name: str) -> Job:
         if name not in self.jobs:
             raise UnknownJob(name=name, known=self.jobs)
         return self.jobs[name]
+
+
+def _unknown_table(view: Job) -> DeclaredTable:
+    raise BadDeclaration(f"view {view.name}: its columns are known when its job is prepared")
 
 
 def _has_time(declared: Declared) -> bool:

@@ -4,15 +4,19 @@
       manifest.json       whose checkpoints these are, their shape, what is frozen in them
       running.lock        held by the process that runs the job, or copies it; says which that is
       checkpoint-2/       Spark's: positions, commits, state
-      checkpoint-1/       the generation before, until the new one has caught up
+      definition-2.pickle the function that it was last started with, and its inputs
+      changes-2.told      is there if the view's changes are also in a topic, for other jobs
+      manifest-1.json     the generation before, as it was; with its checkpoint and definition
 
-A rebuild is a new generation, which starts over. docs/formats/job_directory.md has the format.
+A rebuild is a new generation, which starts over. The one before goes on beside it until the new
+one has caught up, and stays for a rollback. docs/formats/job_directory.md has the format.
 Knows no Spark: what is inside of a checkpoint is not looked at.
 """
 
 import contextlib
 import json
 import os
+import re
 import secrets
 import shutil
 from collections.abc import Iterator, Mapping
@@ -29,7 +33,11 @@ MANIFEST = "manifest.json"
 LOCK = "running.lock"
 RUNS = "runs already"
 CHECKPOINT_PREFIX = "checkpoint-"
+DEFINITION = "definition-{}.pickle"
+KEPT_MANIFEST = "manifest-{}.json"
+CHANGES = "changes-{}.told"
 RUN_BYTES = 4
+FIRST_GENERATION = 1
 # Spark takes these from the checkpoint, whatever the session says.
 FROZEN_SETTINGS = (
     "spark.sql.shuffle.partitions",
@@ -55,6 +63,15 @@ class ForeignCheckpoint(Rejected):
         self.job, self.directory, self.owner = job, directory, owner
 
 
+class NothingBefore(Rejected):
+    def __init__(self, *, job: str) -> None:
+        super().__init__(
+            f"job {job} has no generation before this one to go back to: there is one after a "
+            "rebuild, until the next"
+        )
+        self.job = job
+
+
 class JobInUse(Retryable):
     def __init__(self, *, job: str, use: str) -> None:
         super().__init__(f"job {job} {use}: end that first, or wait for it")
@@ -65,7 +82,8 @@ class JobInUse(Retryable):
 class Manifest:
     """What a job's checkpoints are of. `run` names the generation for ever; `starts` counts.
 
-    `previous` is the generation before, as long as it is kept.
+    `previous` is the other generation that is kept: the one before, which readers still see while
+    this one `is_building`; after a rollback the one after.
     """
 
     job: str
@@ -74,6 +92,7 @@ class Manifest:
     shape: PlanShape
     code: str
     previous: int | None = None
+    is_building: bool = False
     starts: int = 0
     settings: Mapping[str, str] = field(default_factory=dict)
 
@@ -130,19 +149,100 @@ class JobDirectory:
         self.path.mkdir(parents=True, exist_ok=True)
         replace_file(self._disk, self.path / MANIFEST, encode_manifest(manifest))
 
-    def forget_previous(self, manifest: Manifest) -> Manifest:
-        """Remove every generation but the current one; the manifest goes first."""
-        alone = replace(manifest, previous=None)
-        self.write(alone)
-        for old in self.path.glob(f"{CHECKPOINT_PREFIX}*"):
-            if old != self.checkpoint(manifest.generation):
-                shutil.rmtree(old, ignore_errors=True)
-        return alone
+    def served_generation(self) -> int:
+        """The one that readers of the job's view see; the first if it has never run."""
+        found = self.manifest()
+        if found is None:
+            return FIRST_GENERATION
+        return found.previous if found.is_building and found.previous else found.generation
+
+    def kept_manifest(self, generation: int) -> Manifest | None:
+        """Of the other generation that is kept, as it was."""
+        path = self.path / KEPT_MANIFEST.format(generation)
+        content = read_file(self._disk, path)
+        return None if content is None else decode_manifest(content, path)
+
+    def keep_manifest(self, manifest: Manifest) -> None:
+        path = self.path / KEPT_MANIFEST.format(manifest.generation)
+        replace_file(self._disk, path, encode_manifest(manifest))
+
+    def definition(self, generation: int) -> bytes | None:
+        return read_file(self._disk, self.path / DEFINITION.format(generation))
+
+    def write_definition(self, generation: int, content: bytes | None) -> None:
+        """None: what it is started with cannot be kept, and an older one is not what it is."""
+        path = self.path / DEFINITION.format(generation)
+        if content is None:
+            path.unlink(missing_ok=True)
+        elif content != self.definition(generation):
+            replace_file(self._disk, path, content)
+            path.chmod(0o600)  # a function may hold a secret
+
+    def changes_mark(self, generation: int) -> str | None:
+        """What receipts of this generation's changes go by; None if they are in no topic.
+
+        If there is one, all rows and changes of the view are in the topic, from its start on.
+        """
+        content = read_file(self._disk, self.path / CHANGES.format(generation))
+        return None if content is None else content.decode()
+
+    def mark_changes(self, generation: int, mark: str) -> None:
+        replace_file(self._disk, self.path / CHANGES.format(generation), mark.encode())
+
+    def begin(self, manifest: Manifest) -> None:
+        """Start a generation; the one before is kept first, so that a kill loses neither."""
+        old = self.manifest()
+        if old is not None and old.generation == manifest.previous:
+            self.keep_manifest(old)
+        self.write(manifest)
+
+    def settle(self, manifest: Manifest) -> Manifest:
+        """The generation has caught up: of all others, only the one before it stays."""
+        settled = replace(manifest, is_building=False)
+        self.write(settled)
+        for number in self._generations() - {manifest.generation, manifest.previous}:
+            self._forget(number)
+        return settled
+
+    def roll_back(self) -> Manifest:
+        """Make the generation before the current one again, and keep this one in its place."""
+        current = self.manifest()
+        number = current.previous if current is not None else None
+        kept = self.kept_manifest(number) if number is not None else None
+        if current is None or kept is None or not self.checkpoint(kept.generation).is_dir():
+            raise NothingBefore(job=self._job)
+        self.keep_manifest(current)
+        # Epochs of functions go on counting.
+        starts = max(current.starts, kept.starts)
+        back = replace(kept, previous=current.generation, is_building=False, starts=starts)
+        self.write(back)
+        return back
+
+    def forget(self) -> None:
+        """Remove all that the job has; its lock stays, with who holds it."""
+        (self.path / MANIFEST).unlink(missing_ok=True)
+        for number in self._generations():
+            self._forget(number)
+
+    def _generations(self) -> set[int]:
+        names = {path.name for path in self.path.iterdir()}
+        numbers = (re.fullmatch(r"\w+-(\d+)(\.\w+)?", name) for name in names)
+        return {int(found[1]) for found in numbers if found}
+
+    def _forget(self, generation: int) -> None:
+        shutil.rmtree(self.checkpoint(generation), ignore_errors=True)
+        for name in (DEFINITION, KEPT_MANIFEST, CHANGES):
+            (self.path / name.format(generation)).unlink(missing_ok=True)
 
 
 def first_manifest(job: str, shape: PlanShape, code: str, settings: Mapping[str, str]) -> Manifest:
     return Manifest(
-        job=job, generation=1, run=new_run(1), shape=shape, code=code, settings=dict(settings)
+        job=job,
+        generation=FIRST_GENERATION,
+        run=new_run(FIRST_GENERATION),
+        shape=shape,
+        code=code,
+        settings=dict(settings),
     )
 
 
@@ -150,7 +250,7 @@ def next_generation(
     old: Manifest, shape: PlanShape, code: str, settings: Mapping[str, str]
 ) -> Manifest:
     """A manifest that starts over. A generation that never caught up leaves nothing to keep."""
-    number = old.generation + 1
+    number = max(old.generation, old.previous or 0) + 1
     return replace(
         old,
         generation=number,
@@ -158,7 +258,8 @@ def next_generation(
         shape=shape,
         code=code,
         settings=dict(settings),
-        previous=old.generation,
+        previous=old.previous if old.is_building else old.generation,
+        is_building=True,
     )
 
 
@@ -181,6 +282,7 @@ def encode_manifest(manifest: Manifest) -> bytes:
         "job": manifest.job,
         "generation": manifest.generation,
         "previous": manifest.previous,
+        "is_building": manifest.is_building,
         "run": manifest.run,
         "starts": manifest.starts,
         "code": manifest.code,
@@ -200,6 +302,8 @@ def decode_manifest(content: bytes, path: Path) -> Manifest:
             job=str(facts["job"]),
             generation=int(facts["generation"]),
             previous=None if facts["previous"] is None else int(facts["previous"]),
+            # Before there was a rollback, the one before was kept no longer than needed.
+            is_building=bool(facts.get("is_building", facts["previous"] is not None)),
             run=str(facts["run"]),
             starts=int(facts["starts"]),
             code=str(facts["code"]),

@@ -22,9 +22,14 @@ OUTPUT_MODES = ("append", "update")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToView:
-    """Rows become a view of the job's name; `key` names its rows."""
+    """Rows become a view of the job's name; `key` names its rows.
+
+    `store` is the application's choice, for who opens the view; None: the default.
+    """
 
     key: tuple[str, ...]
+    store: Any = None
+    history_ms: int | None = None
 
     def __str__(self) -> str:
         return f"a view by {', '.join(self.key)}"
@@ -46,9 +51,11 @@ class ToFunction:
     """Every batch is handed to a function of the application, with its receipt.
 
     A batch can come twice: who writes elsewhere keeps the receipt there, with the rows.
+    `is_external`: what it does cannot be taken back, so a rebuild must not do it all again.
     """
 
     write: Callable[..., None]
+    is_external: bool = False
 
     def __str__(self) -> str:
         return f"function {getattr(self.write, '__name__', self.write)}"

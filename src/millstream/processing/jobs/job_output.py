@@ -5,19 +5,28 @@ The writing itself is in `output.py`. Opening claims the output for this run of 
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from millstream.base.changes import CHANGE, ORDER
 from millstream.base.declared import DeclaredTopic
-from millstream.base.ports import BatchReceipt
+from millstream.base.ports import BatchReceipt, ViewWriter
 from millstream.base.schema import Struct
 from millstream.processing.jobs.catalog import Declared
+from millstream.processing.jobs.checkpoints import new_run
 from millstream.processing.jobs.job import ToFunction, ToTopic, ToView
 from millstream.processing.jobs.prepared_job import PreparedJob, Surroundings
 from millstream.processing.writing.batch_log import BatchLog
-from millstream.processing.writing.output import columns_of, has_records, start_topic, start_view
+from millstream.processing.writing.output import (
+    ViewHold,
+    columns_of,
+    has_records,
+    start_topic,
+    start_view,
+)
+from millstream.processing.writing.view_changes import ViewChanges, changes_table, changes_topic
 
 
 def _nothing() -> None:
@@ -33,21 +42,62 @@ class JobOutput:
     close: Callable[[], None] = _nothing
 
 
-def open_output(prepared: PreparedJob, around: Surroundings) -> JobOutput:
+def open_output(
+    prepared: PreparedJob, around: Surroundings, *, hold: ViewHold | None = None
+) -> JobOutput:
     match prepared.job.output:
-        case ToView():
-            return _view(prepared, around)
+        case ToView() as output:
+            return _view(prepared, around, output, hold or ViewHold())
         case ToTopic() as output:
             return _topic(prepared, around, output)
         case ToFunction() as output:
             return JobOutput(writer=_function(prepared, output))
 
 
-def _view(prepared: PreparedJob, around: Surroundings) -> JobOutput:
+def _view(prepared: PreparedJob, around: Surroundings, output: ToView, hold: ViewHold) -> JobOutput:
+    job, frame = prepared.job.name, prepared.frame
     view = around.open_view(prepared.job, prepared.manifest.generation)
-    checkpoint = str(prepared.checkpoint)
-    writer = start_view(prepared.frame, view, job=prepared.job.name, checkpoint=checkpoint)
-    return JobOutput(writer=writer, serve=view.serve, close=view.close)
+    columns = columns_of(frame)
+    claimed = hold.claim(view, job, columns)
+    changes = open_changes(prepared, around)
+    writer = start_view(
+        frame,
+        view,
+        job=job,
+        checkpoint=str(prepared.checkpoint),
+        hold=hold,
+        changes=changes,
+        key=output.key,
+    )
+    serve = partial(hold.serve, view, job, columns, claimed=claimed)
+    return JobOutput(writer=writer, serve=serve, close=partial(_close, view, changes))
+
+
+def _close(*opened: ViewWriter | ViewChanges | None) -> None:
+    for one in opened:
+        if one is not None:
+            one.close()
+
+
+def open_changes(prepared: PreparedJob, around: Surroundings) -> ViewChanges | None:
+    """Where the view's changes go, if it is an input of another job, or ever was."""
+    job, directory, generation = prepared.job, prepared.directory, prepared.manifest.generation
+    mark = directory.changes_mark(generation)
+    if around.open_rows is None or (mark is None and not around.is_input(job)):
+        return None
+    assert isinstance(job.output, ToView)
+    name = changes_topic(around.app, job.name, generation)
+    changes = ViewChanges(
+        changes_table(name, columns_of(prepared.frame), job.output.key),
+        around.open_rows(job, generation),
+        mark=mark or new_run(generation),
+        brokers=around.brokers,
+        client=around.client,
+    )
+    if mark is None:
+        changes.write_all()
+        directory.mark_changes(generation, changes.mark)
+    return changes
 
 
 def _topic(prepared: PreparedJob, around: Surroundings, output: ToTopic) -> JobOutput:

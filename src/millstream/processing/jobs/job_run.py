@@ -11,24 +11,32 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from millstream.base.errors import MillstreamError, Rejected
+from millstream.base.ports import Positions
 from millstream.base.quantity import SECOND_MS
 from millstream.processing.jobs.blame import blamed
 from millstream.processing.jobs.catalog import Declared
 from millstream.processing.jobs.checkpoints import JobDirectory, Manifest
+from millstream.processing.jobs.definition import encode_definition
 from millstream.processing.jobs.job import Job
 from millstream.processing.jobs.job_counts import JobCounts
 from millstream.processing.jobs.job_failure import Failure, failure_from
 from millstream.processing.jobs.job_output import open_output
 from millstream.processing.jobs.prepared_job import PreparedJob, Surroundings, prepare
-from millstream.processing.jobs.progress import JobProgress, advanced, follows
+from millstream.processing.jobs.progress import JobProgress, advanced, follows, is_behind
 from millstream.processing.jobs.restart_policy import RestartPolicy
 from millstream.processing.session import make_active
+from millstream.processing.state.checkpoint_copy import last_batch
+from millstream.processing.writing.batch_log import BatchLog
+from millstream.processing.writing.output import ViewHold
+
+if TYPE_CHECKING:
+    from millstream.processing.jobs.former_run import FormerGeneration
 
 WATCH_SECONDS = 0.2
 COUNT_SECONDS = 10.0
@@ -46,7 +54,8 @@ class EndedByAnother(Rejected):
 class JobRun:
     """`progress` and `failure` may be read by any thread; `stop` may be called by any.
 
-    `once` runs over what is there now, then ends. `rebuild` starts the job over, once.
+    `once` runs over what is there now, then ends. `rebuild` starts the job over, once; then
+    `verify` looks at what was built before readers see it, if the run is one over what is there.
     """
 
     def __init__(
@@ -58,12 +67,17 @@ class JobRun:
         once: bool = False,
         rebuild: bool = False,
         policy: RestartPolicy | None = None,
+        hold: ViewHold | None = None,
+        verify: Callable[[PreparedJob, Positions], None] | None = None,
     ) -> None:
         self.job = job
         self.progress = JobProgress(job=job.name)
         self.failure: Failure | None = None
         self._inputs, self._around = inputs, around
-        self._once, self._rebuild = once, rebuild
+        self._once, self._rebuild, self._verify = once, rebuild, verify
+        self._hold = hold or ViewHold()
+        self._former: FormerGeneration | None = None
+        self._must_reach: Positions = {}
         self._policy = policy or RestartPolicy()
         self._stopping = threading.Event()
         self._failures = 0
@@ -77,6 +91,10 @@ class JobRun:
             topics=[declared.name for declared in inputs.values()],
         )
 
+    @property
+    def query_name(self) -> str:
+        return self.job.name
+
     def stop(self) -> None:
         """Ask it to end; the batch that runs is given up, and repeated by the next start."""
         self._stopping.set()
@@ -86,15 +104,18 @@ class JobRun:
         directory = JobDirectory(self._around.directory / self.job.name, job=self.job.name)
         try:
             with directory.held():
-                self._run_again_and_again()
+                try:
+                    self._run_again_and_again()
+                finally:
+                    self._end_former()
         except (MillstreamError, OSError) as error:  # in use, or not to be written
             self._fail(failure_from(error))
 
     def _run_again_and_again(self) -> None:
         while not self._stopping.is_set():
             try:
-                self._run_query()
-                break
+                if self._run_query():
+                    break
             except Exception as error:  # Spark's types vary: what they say decides
                 if self._stopping.is_set():
                     break
@@ -124,27 +145,43 @@ class JobRun:
         self.failure = failure
         self._set(state="failed", error=str(failure))
 
-    def _run_query(self) -> None:
+    def _run_query(self) -> bool:
+        """False if it ended, and has not caught up: then it runs again."""
         self._prepared = None
-        prepared = prepare(self.job, self._inputs, self._around, rebuild=self._rebuild)
+        prepared = self._prepare()
         prepared.require_startable()
         self._prepared = prepared
         make_active(prepared.frame.sparkSession)
-        started = replace(prepared.manifest, starts=prepared.manifest.starts + 1)
-        prepared.directory.write(started)
-        self._rebuild = False
-        output = open_output(prepared, self._around)
+        started = self._begin(prepared)
+        self._set(generation=started.generation, is_building=started.is_building)
+        output = open_output(prepared, self._around, hold=self._hold)
         with contextlib.closing(output):
             query = self._configured(output.writer, prepared).start()
             try:
                 settle = partial(self._settle, prepared, started, output.serve)
-                self._watch(query, on_caught_up=settle)
+                return self._watch(query, on_caught_up=settle)
             finally:
                 query.stop()
 
+    def _prepare(self) -> PreparedJob:
+        return prepare(self.job, self._inputs, self._around, rebuild=self._rebuild)
+
+    def _begin(self, prepared: PreparedJob) -> Manifest:
+        """Note the start, and what is started; the generation before goes on beside it."""
+        started = replace(prepared.manifest, starts=prepared.manifest.starts + 1)
+        prepared.directory.begin(started)
+        definition = encode_definition(self.job, self._inputs)
+        prepared.directory.write_definition(started.generation, definition)
+        self._rebuild = False
+        if self._former is None and not self._must_reach:
+            from millstream.processing.jobs.former_run import start_former
+
+            self._former = start_former(self.job, started, self._around, self._hold)
+        return started
+
     def _configured(self, writer: DataStreamWriter, prepared: PreparedJob) -> DataStreamWriter:
         writer = (
-            writer.queryName(self.job.name)
+            writer.queryName(self.query_name)
             .outputMode(prepared.mode)
             .option("checkpointLocation", str(prepared.checkpoint))
         )
@@ -154,8 +191,8 @@ class JobRun:
             return writer.trigger(processingTime=f"{self.job.trigger_ms} milliseconds")
         return writer
 
-    def _watch(self, query: StreamingQuery, *, on_caught_up: Callable[[], None]) -> None:
-        """Until the query ends or is to stop; raises what it failed with."""
+    def _watch(self, query: StreamingQuery, *, on_caught_up: Callable[..., bool]) -> bool:
+        """Until the query ends or is to stop; raises what it failed with. Whether all is done."""
         self._set(state="running")
         has_caught_up = False
         while not self._stopping.wait(WATCH_SECONDS):
@@ -165,10 +202,10 @@ class JobRun:
                 self._require_done(query)
             self._count(at_once=not is_active)
             if not has_caught_up and (not is_active or self.progress.has_caught_up):
-                on_caught_up()
-                has_caught_up = True
+                has_caught_up = on_caught_up(has_ended=not is_active)
             if not is_active:
-                return
+                return has_caught_up
+        return True
 
     def _require_done(self, query: StreamingQuery) -> None:
         if error := query.exception():
@@ -198,12 +235,44 @@ class JobRun:
             with contextlib.suppress(MillstreamError):
                 self._set(late=self._counts.late(), dead=self._counts.dead())
 
-    def _settle(self, prepared: PreparedJob, manifest: Manifest, serve: Callable[[], None]) -> None:
+    def _settle(
+        self,
+        prepared: PreparedJob,
+        manifest: Manifest,
+        serve: Callable[[], None],
+        *,
+        has_ended: bool,
+    ) -> bool:
         """A generation that has caught up takes the place of any other, whose number may be higher:
-        that of a job whose directory was removed."""
+        that of a job whose directory was removed. False if it is not there yet: behind the one
+        before, or to be verified, and still written."""
+        verify = self._verify if manifest.is_building else None
+        if verify is not None and not has_ended:
+            return False
+        self._end_former()
+        reached = self._reached(prepared, has_ended=has_ended)
+        if is_behind(reached, self._must_reach):
+            return False
+        if verify is not None:
+            verify(prepared, reached)
         serve()
-        if manifest.previous is not None:
-            prepared.directory.forget_previous(manifest)
+        if manifest.is_building:
+            prepared.directory.settle(manifest)
+            self._set(is_building=False)
+        return True
+
+    def _end_former(self) -> None:
+        """From here on the new one must reach it: what readers see does not go back in time."""
+        if self._former is not None:
+            self._must_reach = self._former.end()
+            self._former = None
+
+    def _reached(self, prepared: PreparedJob, *, has_ended: bool) -> Positions:
+        """With what is written; a batch that was planned may not be yet."""
+        batch = last_batch(prepared.checkpoint) if has_ended else self.progress.batch
+        if batch is None or batch < 0:
+            return {}
+        return BatchLog(prepared.checkpoint).positions(batch)
 
     def _set(self, **facts: Any) -> None:
         self.progress = replace(self.progress, **facts)

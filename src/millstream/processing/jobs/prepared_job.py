@@ -33,6 +33,7 @@ from millstream.processing.reading.frames import Reading, stream_frame
 from millstream.processing.reading.topic_source import TopicSource
 from millstream.processing.session import everywhere_settings, make_active
 from millstream.processing.writing.topic_sink import TopicSink
+from millstream.processing.writing.view_changes import KeptRows
 
 
 class FunctionRaised(Rejected):
@@ -70,13 +71,20 @@ class JobView(ViewWriter, Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Surroundings:
-    """What all jobs of an app run with. `open_view` opens the store of a view's generation."""
+    """What all jobs of an app run with.
+
+    `open_view` opens the store of a view's generation for writing, `open_rows` for reading;
+    `is_served`: whether readers see that one. `is_input`: whether a job has this view as an input.
+    """
 
     app: str
     session: SparkSession
     brokers: str
     directory: Path
     open_view: Callable[[Job, int], JobView]
+    is_served: Callable[[Job, int], bool] = lambda _job, _generation: False
+    open_rows: Callable[[Job, int], KeptRows] | None = None
+    is_input: Callable[[Job], bool] = lambda _job: False
     client: Mapping[str, str] = field(default_factory=dict)
     topics: Mapping[str, Declared] = field(default_factory=dict)
 
@@ -108,10 +116,16 @@ class PreparedJob:
 
 
 def prepare(
-    job: Job, inputs: Mapping[str, Declared], around: Surroundings, *, rebuild: bool = False
+    job: Job,
+    inputs: Mapping[str, Declared],
+    around: Surroundings,
+    *,
+    rebuild: bool = False,
+    former: Manifest | None = None,
 ) -> PreparedJob:
+    """`former`: of the generation before, which is to go on beside the current one."""
     directory = JobDirectory(around.directory / job.name, job=job.name)
-    old = directory.manifest()
+    old = former or directory.manifest()
     session = session_for(job, around.session)
     settings = {name: session.conf.get(name) or "" for name in FROZEN_SETTINGS}
     # The manifest's run is not known before the shape is, nor the shape before the frames are:
@@ -182,6 +196,11 @@ def _reading(
         checkpoint=str(directory.checkpoint(manifest.generation).absolute()),
         records_max=job.records_max,
     )
+
+
+def reading_of(job: Job, around: Surroundings) -> Reading:
+    """How the job reads its topics, as it is now; for a look at them beside a run of it."""
+    return Reading(brokers=around.brokers, client=around.client, job=around.full_name(job))
 
 
 def call_function(

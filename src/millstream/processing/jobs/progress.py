@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
+from millstream.base.ports import Positions
+
 JobState = Literal["starting", "running", "waiting", "done", "stopped", "failed"]
 LONG_AGO = "1970-01-01T00:00:00"
 
@@ -16,6 +18,7 @@ LONG_AGO = "1970-01-01T00:00:00"
 class JobProgress:
     """`lag` is what each source has still to read, in offsets. None: not known yet.
 
+    `is_building`: readers see the generation before until this one has caught up.
     "waiting" is for a restart after a failure, "done" for a run over what was there.
     `batch` is the last one that was completed, `reported` when Spark last told. `late` and
     `dead` are events of all runs.
@@ -23,6 +26,8 @@ class JobProgress:
 
     job: str
     state: JobState = "starting"
+    generation: int | None = None
+    is_building: bool = False
     batch: int | None = None
     reported: str | None = None
     rows: int = 0
@@ -44,6 +49,14 @@ class JobProgress:
     @property
     def has_caught_up(self) -> bool:
         return self.batch is not None and self.lag_total == 0
+
+    @property
+    def left_seconds(self) -> float | None:
+        """Until it has caught up, at the rate of the last batch; None: not known yet."""
+        if self.has_caught_up:
+            return 0.0
+        known = self.batch is not None and self.rows_per_second > 0
+        return self.lag_total / self.rows_per_second if known else None
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self) | {"lag": dict(self.lag)}
@@ -67,6 +80,16 @@ def advanced(progress: JobProgress, report: Mapping[str, Any]) -> JobProgress:
         state_rows=_total(report, "numRowsTotal"),
         state_bytes=_total(report, "memoryUsedBytes"),
         lag=dict(_lags(report.get("sources") or ())),
+    )
+
+
+def is_behind(reached: Positions, wanted: Positions) -> bool:
+    """Whether there is a partition of `wanted` that has been read further there."""
+    return any(
+        offset > reached.get(topic, {}).get(number, 0)
+        for topic, offsets in wanted.items()
+        for number, offset in offsets.items()
+        if topic in reached
     )
 
 

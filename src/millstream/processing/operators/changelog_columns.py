@@ -7,12 +7,14 @@ from collections.abc import Sequence
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's users call it
+from pyspark.sql.types import ArrayType, DataType, MapType, StructType, VariantType
 
 from millstream.base.changes import CHANGE, COMING, ORDER
 from millstream.base.errors import Rejected
 
-# The metadata of a key's column: its place in the key.
+# The metadata of a key's column: its place in the key, and how many columns the key has.
 KEY_MARK = "millstream.key"
+KEY_WIDTH = "millstream.key_width"
 Names = str | Sequence[str]
 
 
@@ -23,16 +25,23 @@ class BadChangelog(Rejected):
 def mark_key(frame: DataFrame, key: Names) -> DataFrame:
     """The same frame, which says that these columns name a row, and no others."""
     wanted = require_columns(frame, key, what="key")
-    for name in dict.fromkeys((*key_of(frame), *wanted)):
-        mark = {KEY_MARK: wanted.index(name)} if name in wanted else {}
+    for name in dict.fromkeys((*_marked(frame), *wanted)):
+        mark = {KEY_MARK: wanted.index(name), KEY_WIDTH: len(wanted)} if name in wanted else {}
         frame = frame.withMetadata(name, _other_metadata(frame, name) | mark)
     return frame
 
 
 def key_of(frame: DataFrame) -> tuple[str, ...]:
-    """The columns that name a row, also after they were renamed; none if nobody has said so."""
-    marked = [field for field in frame.schema if KEY_MARK in field.metadata]
+    """The columns that name a row, also after they were renamed; none if nobody has said so, or
+    one of them was left out or computed anew: the others alone do not name a row."""
+    marked = [frame.schema[name] for name in _marked(frame)]
+    if any(field.metadata.get(KEY_WIDTH) != len(marked) for field in marked):
+        return ()
     return tuple(field.name for field in sorted(marked, key=lambda f: f.metadata[KEY_MARK]))
+
+
+def _marked(frame: DataFrame) -> list[str]:
+    return [field.name for field in frame.schema if KEY_MARK in field.metadata]
 
 
 def columns_of(frame: DataFrame) -> list[str]:
@@ -74,6 +83,15 @@ def require_columns(frame: DataFrame, names: Names, *, what: str) -> tuple[str, 
     return wanted
 
 
+def has_no_order(type_: DataType) -> bool:
+    """Nor can two values be found to be the same."""
+    if isinstance(type_, ArrayType):
+        return has_no_order(type_.elementType)
+    if isinstance(type_, StructType):
+        return any(has_no_order(field.dataType) for field in type_)
+    return isinstance(type_, MapType | VariantType)
+
+
 def _other_metadata(frame: DataFrame, name: str) -> dict[str, object]:
     known = frame.schema[name].metadata
-    return {what: value for what, value in known.items() if what != KEY_MARK}
+    return {what: value for what, value in known.items() if what not in (KEY_MARK, KEY_WIDTH)}

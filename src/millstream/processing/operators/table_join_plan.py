@@ -4,12 +4,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
-from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
+from pyspark.sql.types import DataType, StructField, StructType
 
 from millstream.base.errors import Rejected
 from millstream.processing.operators.changelog_columns import (
     Names,
     columns_of,
+    has_no_order,
     key_or_marked,
     quoted,
     require_columns,
@@ -157,17 +158,9 @@ def _common_types(
     ]
     types = tuple(field.dataType for field in empty[0].union(empty[1]).schema)
     for name, type_ in zip(pairs, types, strict=True):
-        if _has_map(type_):
+        if has_no_order(type_):
             raise BadTableJoin(f"on={name!r} is {type_.simpleString()}: maps are not compared")
     return types
-
-
-def _has_map(type_: DataType) -> bool:
-    if isinstance(type_, MapType):
-        return True
-    if isinstance(type_, ArrayType):
-        return _has_map(type_.elementType)
-    return isinstance(type_, StructType) and any(_has_map(field.dataType) for field in type_)
 
 
 def _with_key(plan: JoinPlan, key: Names) -> JoinPlan:

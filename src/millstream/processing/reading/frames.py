@@ -41,6 +41,8 @@ class Reading:
     checkpoint: str | None = None
     records_max: int | None = None
     starting: str = "earliest"
+    ending: str = "latest"
+    on_bad: str = "dead"
 
 
 def stream_frame(
@@ -56,8 +58,8 @@ def stream_frame(
 
 
 def batch_frame(session: SparkSession, declared: Declared, reading: Reading) -> DataFrame:
-    """All that is in the topic now."""
-    read = topic_read(declared, reading)
+    """All that is in the topic now, or before `ending`."""
+    read = replace(topic_read(declared, reading), ending=reading.ending, on_bad=reading.on_bad)
     frame = _marked(read_topics(session, read), declared)
     return frame if read.event_time is None else mark_event_time(frame, read.event_time.column)
 

@@ -147,7 +147,8 @@ def _set_aside(read: TopicRead, records: list[Message], bad: Sequence[Bad]) -> N
     if read.on_bad == "fail":
         first = bad[0]
         raise ValueNotDecoded(record=records[first.row], reason=first.reason, bad=len(bad))
-    send_letters(read, records, bad)
+    if read.on_bad == "dead":
+        send_letters(read, records, bad)
 
 
 def _all_but(removed: set[int], count: int) -> pa.BooleanArray:

@@ -36,7 +36,7 @@ class TopicRead:
     `records_max` and `bytes_max` bound a batch of a stream. Bytes are an estimate: records are
     counted by their offsets, and weighed by a sample. `tasks_min` splits large partitions of a
     batch read. `on_loss` "skip" goes on where retention or a deletion has left off; `on_bad` "dead"
-    sends a value that cannot be decoded to `<topic>.dead`, "fail" stops.
+    sends a value that cannot be decoded to `<topic>.dead`, "fail" stops, "skip" passes over it.
 
     `table_key` makes changes of a table of the records (`table_rows.py`). `event_time` has every
     row judged by its time (`lateness.py`), against the watermark that the stream's `checkpoint`
@@ -77,7 +77,7 @@ class TopicRead:
         for name in ("records_max", "bytes_max", "tasks_min"):
             _require_positive(getattr(self, name), option=name)
         _require(self.on_loss, ("fail", "skip"), option="on_loss")
-        _require(self.on_bad, ("dead", "fail"), option="on_bad")
+        _require(self.on_bad, ("dead", "fail", "skip"), option="on_bad")
         for option, place in (("starting", self.start), ("ending", self.end)):
             self._require_its_topics(option, place)
 

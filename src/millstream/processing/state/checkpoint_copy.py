@@ -181,6 +181,8 @@ def restore_job(
     (directory.path / MANIFEST).unlink(missing_ok=True)
     for old in directory.path.glob(f"{CHECKPOINT}-*"):
         shutil.rmtree(old)
+    for mark in directory.path.glob("changes-*"):  # of later batches than the job goes on with
+        mark.unlink()
     checkpoint = directory.checkpoint(manifest.generation)
     names = list(_names_under(source / CHECKPOINT))
     _copy_all({name: source / CHECKPOINT / name for name in names}, checkpoint)

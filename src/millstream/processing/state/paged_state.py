@@ -3,14 +3,19 @@
 A step takes pages and rows, and returns rows. Rows are spread over `SLOTS` groups by the hash of
 their key, not one group for each key: a group costs Spark about a millisecond in Python, so that
 100,000 keys in a batch would take minutes. What one group keeps is a map in pages (paged_map.py).
+
+A static frame is one batch of all its rows, after which nothing is kept.
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
 import pandas as pd
+import pyarrow as pa
 from pyspark.sql import DataFrame
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.stateful_processor import (
     MapState,
     StatefulProcessor,
@@ -41,6 +46,8 @@ def in_slots(frame: DataFrame, step: Step, columns: StructType, *terms: object) 
 
     `terms` are what that depends on.
     """
+    if not frame.isStreaming:
+        return frame.repartition(SLOT).mapInArrow(AtOnce(step, columns), columns)
     processor = PagedProcessor(step, columns.names)
     told = telling(columns, *terms)
     return frame.groupBy(SLOT).transformWithStateInPandas(processor, told, "Update", "None")
@@ -90,3 +97,38 @@ class StatePages:
 
     def remove(self, name: str) -> None:
         self._state.removeKey((name,))
+
+
+@dataclass(frozen=True)
+class AtOnce:
+    """Runs in tasks: a step over all rows of some slots, whose keys are not in others."""
+
+    step: Step
+    columns: StructType
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        made = iter(self.step(Unkept(), _rows_of(batches)))
+        schema = to_arrow_schema(self.columns)
+        while chunk := list(islice(made, ROWS_PER_FRAME)):
+            rows = [dict(zip(schema.names, row, strict=True)) for row in chunk]
+            yield pa.RecordBatch.from_pylist(rows, schema)
+
+
+def _rows_of(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Any, ...]]:
+    for batch in batches:
+        yield from zip(
+            *(batch[name].to_pylist() for name in batch.schema.names if name != SLOT), strict=True
+        )
+
+
+class Unkept:
+    """Pages of which none comes back: a step holds what it works on."""
+
+    def read(self, name: str) -> bytes | None:
+        return None
+
+    def write(self, name: str, page: bytes) -> None:
+        """It is not asked for again."""
+
+    def remove(self, name: str) -> None:
+        """It was never there."""

@@ -14,6 +14,7 @@ from millstream.base.ports import Positions
 from millstream.processing.reading.offset_log import OFFSETS, ends_in, local_path
 
 METADATA = "metadata"
+PARTITIONS = "spark.sql.shuffle.partitions"
 
 
 class CheckpointUnreadable(Corrupt):
@@ -41,6 +42,34 @@ class BatchLog:
                 kept = found.setdefault(topic, offsets)
                 found[topic] = {at: min(kept.get(at, 0), offsets.get(at, 0)) for at in kept}
         return found
+
+    def before(self, batch: int) -> int:
+        """The last number before this one that is a batch: moving the state takes a number too."""
+        number = batch - 1
+        while number > 0 and self._is_move(number):
+            number -= 1
+        return number
+
+    def _is_move(self, number: int) -> bool:
+        """`millstream state repartition` repeats the entry of the batch before, of its moment and
+        with its ends, but for the number of partitions."""
+        try:
+            entry, earlier = (self._text(OFFSETS, str(one)) for one in (number, number - 1))
+        except CheckpointUnreadable:  # Spark has removed it: it was long ago
+            return False
+        facts, others = (json.loads(text.splitlines()[1]) for text in (entry, earlier))
+        is_same_moment = facts["batchTimestampMs"] == others["batchTimestampMs"]
+        has_moved = facts["conf"].get(PARTITIONS) != others["conf"].get(PARTITIONS)
+        return is_same_moment and has_moved and ends_in(entry) == ends_in(earlier)
+
+    def records_in(self, batch: int) -> int:
+        """About how many records the batch reads: its offsets since the batch before."""
+        before = self.positions(batch - 1) if batch > 0 else {}
+        return sum(
+            max(0, offset - before.get(topic, {}).get(number, 0))
+            for topic, offsets in self.positions(batch).items()
+            for number, offset in offsets.items()
+        )
 
     def _text(self, *names: str) -> str:
         try:

@@ -5,20 +5,25 @@ output for this run of the job, so that an earlier run stops. A batch that Spark
 receipt and changes nothing.
 """
 
-from collections.abc import Callable, Mapping
+import contextlib
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import cast
 
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from millstream.base.changes import CHANGE
 from millstream.base.declared import DeclaredTopic
-from millstream.base.ports import BatchReceipt, ViewWriter
+from millstream.base.ports import BatchReceipt, StagingWriter, ViewWriter
 from millstream.base.schema import Schema
 from millstream.processing.kafka_clients import make_topic
 from millstream.processing.writing.batch_log import BatchLog
+from millstream.processing.writing.staged_parts import STAGED_RECORDS_MIN, write_in_parts
 from millstream.processing.writing.topic_sink import stream_into_topic, stream_updates_into_topic
 from millstream.processing.writing.topic_write import WRITTEN_COLUMNS, TopicWrite
+from millstream.processing.writing.view_changes import ViewChanges
 from millstream.schemas.spark_json import schema_from_spark_json
 from millstream.values.row_records import records_for_columns
 
@@ -27,27 +32,90 @@ RECORD_DDL = "key BINARY, value BINARY"
 
 
 def start_view(
-    frame: DataFrame, writer: ViewWriter, *, job: str, checkpoint: str | Path
+    frame: DataFrame,
+    writer: ViewWriter,
+    *,
+    job: str,
+    checkpoint: str | Path,
+    hold: "ViewHold | None" = None,
+    changes: ViewChanges | None = None,
+    key: tuple[str, ...] = (),
 ) -> DataStreamWriter:
-    """Every batch becomes one transaction of the view's store."""
-    epoch = writer.claim(job, columns_of(frame))
-    return frame.writeStream.foreachBatch(view_writing(writer, job, epoch, BatchLog(checkpoint)))
+    """Every batch becomes one transaction of the view's store; `hold` has claimed it already.
+
+    `changes`: what the batch has changed is written there too, after that. `key`: of the view; by
+    it, a large batch is written in parts where the store can.
+    """
+    if hold is None:
+        hold = ViewHold()
+        hold.claim(writer, job, columns_of(frame))
+    log = BatchLog(checkpoint)
+    return frame.writeStream.foreachBatch(view_writing(writer, job, hold, log, changes, key))
+
+
+class ViewHold:
+    """This process' hold on a view: the newest epoch that it has claimed.
+
+    While a view is rebuilt, two generations of it are written side by side: both with this epoch,
+    one after the other, so that neither fences the other.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._epoch = 0
+
+    def claim(self, writer: ViewWriter, job: str, columns: Schema) -> int:
+        with self._lock:
+            self._epoch = writer.claim(job, columns)
+            return self._epoch
+
+    def serve(self, writer: ViewWriter, job: str, columns: Schema, *, claimed: int) -> None:
+        """Claimed anew if the other generation has been since."""
+        with self._lock:
+            if claimed != self._epoch:
+                self._epoch = writer.claim(job, columns)
+            writer.serve()
+
+    @contextlib.contextmanager
+    def epoch(self) -> Iterator[int]:
+        """Nobody else of this process claims or writes meanwhile."""
+        with self._lock:
+            yield self._epoch
 
 
 def view_writing(
-    writer: ViewWriter, job: str, epoch: int, log: BatchLog
+    writer: ViewWriter,
+    job: str,
+    hold: ViewHold,
+    log: BatchLog,
+    changes: ViewChanges | None = None,
+    key: tuple[str, ...] = (),
 ) -> Callable[[DataFrame, int], None]:
-    def write(batch: DataFrame, number: int) -> None:
-        receipt = BatchReceipt(
+    def receipt(epoch: int, number: int) -> BatchReceipt:
+        return BatchReceipt(
             job=job,
             epoch=epoch,
             query=log.query,
             batch=number,
             positions=log.positions(number),
+            before=log.before(number),
         )
-        writer.write(receipt, batch.toArrow())
 
-    return write
+    def write(batch: DataFrame, number: int) -> None:
+        rows = batch.toArrow()
+        with hold.epoch() as epoch:
+            writer.write(receipt(epoch, number), rows)
+        if changes is not None:
+            changes.write(number, rows)
+
+    def write_staged(batch: DataFrame, number: int) -> None:
+        if changes is not None or log.records_in(number) < STAGED_RECORDS_MIN:
+            write(batch, number)
+            return
+        with hold.epoch() as epoch:
+            write_in_parts(cast(StagingWriter, writer), receipt(epoch, number), batch, key)
+
+    return write_staged if key and hasattr(writer, "staging") else write
 
 
 def start_topic(

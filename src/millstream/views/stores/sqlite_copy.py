@@ -5,6 +5,7 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+from millstream.views.stores.sqlite_history import renew_timelines
 from millstream.views.stores.sqlite_store import require_view, translated
 
 
@@ -30,6 +31,7 @@ def restore_view(source: Path, path: Path) -> None:
             copy.backup(target)
             with target:
                 target.execute("UPDATE _claim SET epoch = max(epoch, ?)", (epoch,))
+                renew_timelines(target)
 
 
 def _epoch_of(view: sqlite3.Connection) -> int:

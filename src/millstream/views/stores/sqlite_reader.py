@@ -3,28 +3,30 @@
     view.get("ada")                                  one row, or None
     view.get((start, end), "/home")                  a key of several columns, one of them a window
     view.get({"url": "/home", "window": {...}})      the same by name
+    view.range(("2026-07-01",), ("2026-07-31",))     rows by key, also by the first parts of it
     view.scan(where={"url": "/home", "count >=": 5}, order_by=["-count"], limit=10)
 
-Every call sees the view as of one batch of its job. Writes nothing.
+Every call sees the view as of one batch of its job. Writes nothing. A file that was removed or
+made anew is noticed at the next call.
 """
 
-import contextlib
 import json
-import re
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
 from decimal import Decimal
-from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
-from millstream.base.errors import Rejected
 from millstream.base.ports import Positions
-from millstream.base.schema import DataType, DecimalOf, Field, Schema, Struct
-from millstream.values.row_fitting import row_fitter
-from millstream.values.unfit import Unfit
+from millstream.base.schema import Schema
+from millstream.views.conditions import require_limit
+from millstream.views.store import Row, ViewNotFound
+from millstream.views.stores.sqlite_questions import BY_VALUE, Questions
 from millstream.views.stores.sqlite_store import (
     BUSY_SECONDS_MAX,
     has_tables,
@@ -33,66 +35,100 @@ from millstream.views.stores.sqlite_store import (
     rows_table,
     translated,
 )
-from millstream.views.stores.sqlite_values import (
-    Stored,
-    null_of,
-    row_reader,
-    stored_key,
-    stored_value,
-)
-from millstream.views.table_layout import StoredColumn, TableLayout
 
-Row = dict[str, Any]
-CONDITION = re.compile(r"(?P<column>.+?)\s*(?P<operator>=|!=|<=|>=|<|>)?")
-SERVED = "SELECT generation, key, schema, positions FROM _generations WHERE served = 1"
-BY_VALUE = "BY_VALUE"
+if TYPE_CHECKING:
+    import pyarrow as pa
 
+    from millstream.views.feeds import Feed
+    from millstream.views.history import Span
+    from millstream.views.stores.sqlite_changes import PastReader
 
-class ViewNotFound(Rejected):
-    def __init__(self, *, view: str, path: Path) -> None:
-        super().__init__(f"view {view} is not there yet ({path}): run its job once")
-        self.view, self.path = view, path
+READ = """
+SELECT generation, key, schema, positions FROM _generations
+WHERE CASE WHEN ?1 IS NULL THEN served = 1 ELSE generation = ?1 END
+"""
+# Connections that wait for the next question; more are open only while more threads ask at once.
+IDLE_MAX = 8
+
+# Which file a path leads to: device and inode.
+FileId = tuple[int, int]
 
 
-class BadQuestion(Rejected):
-    """A key, a condition or an order that the view cannot answer."""
+class SqliteMoment:
+    """A view as of one batch of its job: what is asked of it belongs together."""
+
+    def __init__(
+        self, db: sqlite3.Connection, questions: Questions, positions: str, *, generation: int
+    ) -> None:
+        self.db, self.questions, self.generation = db, questions, generation
+        self._positions = positions
+
+    @property
+    def schema(self) -> Schema:
+        return self.questions.layout.schema
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        return self.questions.layout.key
+
+    def get_many(self, keys: Sequence[Any]) -> list[Row | None]:
+        asked, found = self.questions, []
+        for key in keys:
+            row = self.db.execute(asked.by_key, asked.key_values(key)).fetchone()
+            found.append(None if row is None else asked.read(row))
+        return found
+
+    def range(self, first: Any = None, last: Any = None, *, limit: int | None = None) -> list[Row]:
+        require_limit(limit)
+        return self._rows(*self.questions.in_range(first, last, limit))
+
+    def scan(
+        self,
+        *,
+        where: Mapping[str, Any] | None = None,
+        order_by: str | Sequence[str] = (),
+        limit: int | None = None,
+    ) -> list[Row]:
+        require_limit(limit)
+        return self._rows(*self.questions.scanned(where, order_by, limit))
+
+    def _rows(self, text: str, values: Sequence[Any]) -> list[Row]:
+        return [self.questions.read(row) for row in self.db.execute(text, values)]
+
+    def count(self) -> int:
+        ((found,),) = self.db.execute(f"SELECT count(*) FROM {self.questions.source}")
+        return int(found)
+
+    def position(self) -> Positions:
+        return {
+            topic: {int(number): int(offset) for number, offset in offsets.items()}
+            for topic, offsets in json.loads(self._positions).items()
+        }
+
+    def arrow(self) -> "pa.Table":
+        """All rows, in no order, each column as the schema says."""
+        from millstream.views.stores.sqlite_arrow import arrow_table
+
+        return arrow_table(self.questions.layout, self.db.execute(self.questions.select).fetchall())
 
 
-class ServedView:
-    """The generation that readers see, at one moment."""
+@dataclass(frozen=True, slots=True)
+class OpenFile:
+    """A connection, and the file that it reads: its path may lead to another one by now."""
 
-    def __init__(self, view: str, generation: int, key: str, schema: str) -> None:
-        self.layout = layout_from(view, key, schema)
-        names = ", ".join(column.quoted for column in self.layout.columns)
-        self.select = f"SELECT {names} FROM {rows_table(generation)}"
-        self.read: Callable[[Sequence[Stored]], Row] = row_reader(self.layout)
-
-    @cached_property
-    def by_key(self) -> str:
-        conditions = " AND ".join(f"{column.quoted} = ?" for column in self.layout.key_columns)
-        return f"{self.select} WHERE {conditions}"
-
-    @cached_property
-    def fit_key(self) -> Callable[[Any], Row]:
-        fields = (Field(field.name, field.type) for field in self.layout.key_schema)
-        return row_fitter(Struct(tuple(fields)), passes_over_extra=False)
-
-    def key_values(self, given: Sequence[Any]) -> list[Stored]:
-        """Of a key by place, one value for each column, or by name, as one mapping."""
-        try:
-            return stored_key(self.layout, self.fit_key(named_key(self.layout, given)))
-        except Unfit as error:
-            raise BadQuestion(f"view {self.layout.view}: the key's {error}") from None
+    db: sqlite3.Connection
+    file: FileId
 
 
 class ViewReader:
-    """Thread-safe; close it when you are done."""
+    """A `ViewReads`. Thread-safe, threads do not wait for one another; close it when done."""
 
-    def __init__(self, path: Path, *, view: str) -> None:
-        self.path, self.view = path, view
+    def __init__(self, path: Path, *, view: str, generation: int | None = None) -> None:
+        """Of the generation that is served, whichever that is then; or of this one."""
+        self.path, self.view, self._generation = path, view, generation
         self._lock = threading.Lock()
-        self._db: sqlite3.Connection | None = None
-        self._known: dict[tuple[Any, ...], ServedView] = {}
+        self._idle: list[OpenFile] = []
+        self._known: dict[tuple[Any, ...], Questions] = {}
 
     def get(self, *key: Any) -> Row | None:
         """The row of this key, or None."""
@@ -103,13 +139,14 @@ class ViewReader:
 
         A key of several columns is a tuple or a mapping.
         """
-        with self._served() as (db, served, _):
-            found = []
-            for key in keys:
-                parts = key if isinstance(key, tuple) else (key,)
-                row = db.execute(served.by_key, served.key_values(parts)).fetchone()
-                found.append(None if row is None else served.read(row))
-            return found
+        with self.moment() as now:
+            return now.get_many(keys)
+
+    def range(self, first: Any = None, last: Any = None, *, limit: int | None = None) -> list[Row]:
+        """Rows by key from `first` to `last`, both included; a tuple may name the key's first
+        parts only."""
+        with self.moment() as now:
+            return now.range(first, last, limit=limit)
 
     def scan(
         self,
@@ -122,35 +159,55 @@ class ViewReader:
 
         `order_by` names columns, "-count" the greatest first; without it rows come by key.
         """
-        with self._served() as (db, served, _):
-            conditions, values = conditions_of(served.layout, where or {})
-            text = f"{served.select}{conditions}{order_of(served.layout, order_by)} LIMIT ?"
-            rows = db.execute(text, [*values, -1 if limit is None else limit])
-            return [served.read(row) for row in rows]
+        with self.moment() as now:
+            return now.scan(where=where, order_by=order_by, limit=limit)
 
     def count(self) -> int:
-        with self._served() as (db, served, _):
-            ((found,),) = db.execute(f"SELECT count(*) FROM ({served.select})")
-            return int(found)
+        with self.moment() as now:
+            return now.count()
 
     def position(self) -> Positions:
         """Where the job has read to, in this view: the next offset by topic and partition."""
-        with self._served() as (_, _, positions):
-            return {
-                topic: {int(number): int(offset) for number, offset in offsets.items()}
-                for topic, offsets in json.loads(positions).items()
-            }
+        with self.moment() as now:
+            return now.position()
+
+    def arrow(self) -> "pa.Table":
+        with self.moment() as now:
+            return now.arrow()
+
+    def as_of(self, *, version: int | None = None, time: datetime | None = None) -> "PastReader":
+        """The view as it was; it must be declared with a history."""
+        from millstream.views.stores.sqlite_changes import past_reader
+
+        return past_reader(self, version=version, time=time)
+
+    def versions(self) -> "Span":
+        """Those that are kept."""
+        from millstream.views.stores.sqlite_changes import span_kept
+
+        return span_kept(self)
+
+    def feed(self) -> "Feed":
+        """The view's changes, for all in this process that subscribe to it."""
+        from millstream.views.stores.sqlite_changes import feed_of
+
+        return feed_of(self.path, view=self.view)
 
     @property
     def schema(self) -> Schema:
-        with self._served() as (_, served, _):
-            return served.layout.schema
+        with self.moment() as now:
+            return now.schema
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        with self.moment() as now:
+            return now.key
 
     def close(self) -> None:
         with self._lock:
-            if self._db is not None:
-                self._db.close()
-                self._db = None
+            idle, self._idle = self._idle, []
+        for one in idle:
+            one.db.close()
 
     def __enter__(self) -> Self:
         return self
@@ -163,36 +220,71 @@ class ViewReader:
     ) -> None:
         self.close()
 
-    @contextlib.contextmanager
-    def _served(self) -> Iterator[tuple[sqlite3.Connection, ServedView, str]]:
-        """One moment of the view: what is read inside belongs together."""
-        with self._lock, translated(self.path):
-            db = self._connected()
+    @contextmanager
+    def moment(self) -> Iterator[SqliteMoment]:
+        """What is read inside belongs together."""
+        with translated(self.path), self._connected() as db:
             db.execute("BEGIN")
             try:
-                found = db.execute(SERVED).fetchone()
+                found = db.execute(READ, (self._generation,)).fetchone()
                 if found is None:
-                    raise ViewNotFound(view=self.view, path=self.path)
+                    raise ViewNotFound(view=self.view, place=self.path)
                 *facts, positions = found
-                yield db, self._layout_of(tuple(facts)), positions
+                questions = self._questions(tuple(facts))
+                yield SqliteMoment(db, questions, positions, generation=facts[0])
             finally:
-                db.execute("ROLLBACK")
+                if db.in_transaction:
+                    db.execute("ROLLBACK")
 
-    def _layout_of(self, facts: tuple[Any, ...]) -> ServedView:
-        if facts not in self._known:
-            self._known = {facts: ServedView(self.view, *facts)}
-        return self._known[facts]
+    def _questions(self, facts: tuple[Any, ...]) -> Questions:
+        known = self._known.get(facts)
+        if known is None:
+            generation, key, schema = facts
+            known = Questions(layout_from(self.view, key, schema), rows_table(generation))
+            self._known = {facts: known}
+        return known
 
-    def _connected(self) -> sqlite3.Connection:
-        if self._db is None:
-            if not self.path.exists():
-                raise ViewNotFound(view=self.view, path=self.path)
-            db = open_for_reading(self.path)
-            if not has_tables(db):  # its job has opened it, and not claimed it yet
-                db.close()
-                raise ViewNotFound(view=self.view, path=self.path)
-            self._db = db
-        return self._db
+    @contextmanager
+    def _connected(self) -> Iterator[sqlite3.Connection]:
+        one = self._taken()
+        try:
+            yield one.db
+        finally:
+            self._put_back(one)
+
+    def _taken(self) -> OpenFile:
+        file = self._file()
+        while (idle := self._next_idle()) is not None:
+            if idle.file == file:
+                return idle
+            idle.db.close()
+        return self._opened(file)
+
+    def _next_idle(self) -> OpenFile | None:
+        with self._lock:
+            return self._idle.pop() if self._idle else None
+
+    def _put_back(self, one: OpenFile) -> None:
+        with self._lock:
+            if len(self._idle) < IDLE_MAX:
+                self._idle.append(one)
+                return
+        one.db.close()
+
+    def _file(self) -> FileId:
+        try:
+            found = self.path.stat()
+        except FileNotFoundError:
+            raise ViewNotFound(view=self.view, place=self.path) from None
+        return found.st_dev, found.st_ino
+
+    def _opened(self, file: FileId) -> OpenFile:
+        """What is opened may be newer than `file`: then it is opened once more at the next call."""
+        db = open_for_reading(self.path)
+        if not has_tables(db):  # its job has opened it, and not claimed it yet
+            db.close()
+            raise ViewNotFound(view=self.view, place=self.path)
+        return OpenFile(db, file)
 
 
 def open_for_reading(path: Path) -> sqlite3.Connection:
@@ -212,79 +304,3 @@ def open_for_reading(path: Path) -> sqlite3.Connection:
 def _compare_decimals(left: str, right: str) -> int:
     one, other = Decimal(left), Decimal(right)
     return (one > other) - (one < other)
-
-
-def named_key(layout: TableLayout, given: Sequence[Any]) -> Row:
-    if len(given) == 1 and isinstance(given[0], Mapping) and set(given[0]) == set(layout.key):
-        given = [given[0][name] for name in layout.key]
-    if len(given) != len(layout.key):
-        raise BadQuestion(
-            f"view {layout.view} is read by {', '.join(layout.key)}: {len(layout.key)} values, "
-            f"not {len(given)}"
-        )
-    parts = zip(layout.key_schema, given, strict=True)
-    return {field.name: named_struct(field.type, value) for field, value in parts}
-
-
-def named_struct(kind: DataType, value: Any) -> Any:
-    """A struct may be given by place: a window as (start, end)."""
-    if isinstance(kind, Struct) and isinstance(value, tuple | list):
-        if len(value) != len(kind.fields):
-            raise BadQuestion(f"{kind} has {len(kind.fields)} parts, {len(value)} are given")
-        pairs = zip(kind, value, strict=True)
-        return {field.name: named_struct(field.type, part) for field, part in pairs}
-    return value
-
-
-def conditions_of(layout: TableLayout, where: Mapping[str, Any]) -> tuple[str, list[Stored]]:
-    """SQL that names only columns of the layout; every value is a parameter."""
-    parts: list[str] = []
-    values: list[Stored] = []
-    for text, value in where.items():
-        condition = CONDITION.fullmatch(text.strip())
-        column = _column(layout, condition["column"] if condition else text)
-        stored = _stored(layout, column, value)
-        parts.append(_condition(column, (condition and condition["operator"]) or "=", stored))
-        values.append(stored)
-    return (" WHERE " + " AND ".join(parts) if parts else ""), values
-
-
-def _condition(column: StoredColumn, operator: str, stored: Stored) -> str:
-    if operator in ("=", "!="):
-        return f"{column.quoted} {'IS' if operator == '=' else 'IS NOT'} ?"
-    if stored == null_of(column):
-        raise BadQuestion(f"{column.name} {operator} null is never true: compare with a value")
-    return f"{_comparable(column)} {operator} ?"
-
-
-def _stored(layout: TableLayout, column: StoredColumn, value: Any) -> Stored:
-    fit = row_fitter(Struct((Field(column.name, column.type),)), passes_over_extra=False)
-    try:
-        return stored_value(column, fit({column.name: value})[column.name])
-    except Unfit as error:
-        raise BadQuestion(f"view {layout.view}: {error}") from None
-
-
-def _column(layout: TableLayout, name: str) -> StoredColumn:
-    found = layout.column(name)
-    if found is None or found.says_presence:
-        known = ", ".join(one.name for one in layout.columns if not one.says_presence)
-        raise BadQuestion(f"view {layout.view} has no column {name} to compare: {known}")
-    return found
-
-
-def _comparable(column: StoredColumn) -> str:
-    """Decimals are text, whose order is another one."""
-    collation = f" COLLATE {BY_VALUE}" if isinstance(column.type, DecimalOf) else ""
-    return column.quoted + collation
-
-
-def order_of(layout: TableLayout, order_by: str | Sequence[str]) -> str:
-    named = [order_by] if isinstance(order_by, str) else list(order_by)
-    terms = [
-        _comparable(_column(layout, name.removeprefix("-")))
-        + (" DESC" if name.startswith("-") else "")
-        for name in named
-    ]
-    terms += [_comparable(column) for column in layout.key_columns]
-    return f" ORDER BY {', '.join(terms)}"

@@ -19,11 +19,13 @@ from typing import Any
 import pyarrow as pa
 
 from millstream.base.changes import CHANGE, ORDER
+from millstream.base.clock import Clock, system_clock
 from millstream.base.disk import DiskFailed, DiskFull, RealDisk
 from millstream.base.errors import Corrupt, Rejected, Retryable
 from millstream.base.ports import BatchReceipt
 from millstream.base.schema import Schema
 from millstream.schemas.spark_json import schema_from_spark_json, schema_to_spark_json
+from millstream.views.history import Keeping
 from millstream.views.netting import (
     Netted,
     StoredRow,
@@ -33,6 +35,7 @@ from millstream.views.netting import (
     net,
 )
 from millstream.views.receipts import KeptReceipt, OwnedByAnother, is_due, require_newest
+from millstream.views.stores.sqlite_history import PastTables, drop_past, has_past, make_past
 from millstream.views.stores.sqlite_values import null_of, stored_columns
 from millstream.views.table_layout import (
     BadView,
@@ -45,7 +48,7 @@ from millstream.views.table_layout import (
 )
 
 APPLICATION_ID = 0x4D6C5374  # "MlSt"
-FORMAT = 1
+FORMAT = 2  # 1 had no past
 # Another run of the job may be in the midst of a large batch.
 BUSY_SECONDS_MAX = 30.0
 FIRST_GENERATION = 1
@@ -86,10 +89,17 @@ class SqliteView:
     """What a job writes a view with. One caller at a time."""
 
     def __init__(
-        self, path: Path, *, view: str, key: Sequence[str], generation: int = FIRST_GENERATION
+        self,
+        path: Path,
+        *,
+        view: str,
+        key: Sequence[str],
+        generation: int = FIRST_GENERATION,
+        keeping: Keeping | None = None,
+        clock: Clock = system_clock,
     ) -> None:
         self.path, self.view, self.generation = path, view, generation
-        self._key = tuple(key)
+        self._key, self._keeping, self._clock = tuple(key), keeping or Keeping(), clock
         self._layout: TableLayout | None = None
         self._job, self._epoch = "", 0
         self._db: sqlite3.Connection | None = None
@@ -103,8 +113,10 @@ class SqliteView:
         layout = view_layout(self.view, columns, self._key)
         with self._lock, self._transaction() as db:
             make_tables(db)
+            self._add_past(db)
             epoch = _claim(db, self.path, job)
             self._layout = self._prepare(db, layout)
+            self._past(self._layout).declare(db, self._keeping)
             self._job, self._epoch = job, epoch
         return epoch
 
@@ -117,24 +129,22 @@ class SqliteView:
             with self._transaction() as db:
                 if not self._is_due(db, receipt):
                     return False
-                if receipt.batch == 0:  # a job whose directory was removed starts over
-                    db.execute(f"DELETE FROM {self.table}")
-                self._apply(db, layout, netted)
+                self._change(db, layout, netted, receipt)
                 self._keep(db, receipt)
         return True
 
     def serve(self) -> None:
-        """Let readers see this generation, and drop every other."""
+        """Let readers see this generation; of the others, the one they saw before is kept."""
         with self._lock, self._transaction() as db:
             _require_newest(db, self._job, self._epoch)
-            others = db.execute(
-                "SELECT generation FROM _generations WHERE generation != ?", (self.generation,)
-            ).fetchall()
+            former = served_generation(db)
+            if former == self.generation:
+                return
+            serve_generation(db, self.generation)
+            others = db.execute("SELECT generation FROM _generations").fetchall()
             for (other,) in others:
-                db.execute(f"DROP TABLE IF EXISTS {rows_table(other)}")
-            db.execute("DELETE FROM _generations WHERE generation != ?", (self.generation,))
-            db.execute("UPDATE _generations SET served = 1")
-            _name_rows(db, self.generation)
+                if other not in (former, self.generation):
+                    drop_generation(db, other)
 
     def close(self) -> None:
         with self._lock:
@@ -149,12 +159,14 @@ class SqliteView:
         ).fetchone()
         if found is None:
             _make_generation(db, self.generation, wanted)
+            self._past(wanted).make(db, now_ms=self._clock())
             return wanted
         kept = layout_from(self.view, *found)
         grown = grown_layout(kept, wanted)
-        for column in grown.columns:
-            if kept.column(column.name) is None:
-                db.execute(f"ALTER TABLE {self.table} ADD COLUMN {column.quoted} {column.kept_as}")
+        added = [column for column in grown.columns if kept.column(column.name) is None]
+        for column in added:
+            db.execute(f"ALTER TABLE {self.table} ADD COLUMN {column.quoted} {column.kept_as}")
+        self._past(grown).grow(db, added)
         _keep_schema(db, self.generation, grown)
         return grown
 
@@ -180,6 +192,48 @@ class SqliteView:
         kept = None if query is None else KeptReceipt(query, int(batch))
         return is_due(receipt, kept, view=self.view, place=self.path)
 
+    def _change(
+        self, db: sqlite3.Connection, layout: TableLayout, netted: Netted, receipt: BatchReceipt
+    ) -> None:
+        """The rows, and how they came to be so; batch 0 is of a job that starts over."""
+        past, starts_over, now_ms = self._past(layout), receipt.batch == 0, self._clock()
+        if not (netted.upserts or netted.deletes or starts_over):
+            return
+        if self._must_keep_changes(db, netted):
+            changes = past.apply(db, netted, starts_over=starts_over)
+            if changes:
+                version = past.add_version(
+                    db, changes=changes, now_ms=now_ms, positions=receipt.positions
+                )
+                past.trim(db, self._keeping, version)
+            return
+        if starts_over:
+            db.execute(f"DELETE FROM {self.table}")
+        self._apply(db, layout, netted)
+        version = past.add_version(db, changes=1, now_ms=now_ms, positions=receipt.positions)
+        past.pass_over(db, version)
+
+    def _must_keep_changes(self, db: sqlite3.Connection, netted: Netted) -> bool:
+        ((served,),) = db.execute(
+            "SELECT served FROM _generations WHERE generation = ?", (self.generation,)
+        )
+        changes = len(netted.upserts) + len(netted.deletes)
+        return self._keeping.must_keep(changes=changes, is_served=bool(served))
+
+    def _past(self, layout: TableLayout) -> PastTables:
+        return PastTables(layout, self.generation, rows_table(self.generation))
+
+    def _add_past(self, db: sqlite3.Connection) -> None:
+        """To a file of format 1."""
+        if has_past(db):
+            return
+        make_past(db)
+        kept = db.execute("SELECT generation, key, schema FROM _generations").fetchall()
+        for generation, key, schema in kept:
+            layout = layout_from(self.view, key, schema)
+            PastTables(layout, generation, rows_table(generation)).make(db, now_ms=self._clock())
+        db.execute(f"PRAGMA user_version = {FORMAT}")
+
     def _apply(self, db: sqlite3.Connection, layout: TableLayout, netted: Netted) -> None:
         if netted.deletes:
             where = " AND ".join(f"{column.quoted} = ?" for column in layout.key_columns)
@@ -199,15 +253,8 @@ class SqliteView:
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
-        with self._connected() as db:
-            db.execute("BEGIN IMMEDIATE")
-            try:
-                yield db
-                db.execute("COMMIT")
-            except BaseException:
-                if db.in_transaction:
-                    db.execute("ROLLBACK")
-                raise
+        with self._connected() as db, transaction(db):
+            yield db
 
     @contextlib.contextmanager
     def _connected(self) -> Iterator[sqlite3.Connection]:
@@ -215,6 +262,18 @@ class SqliteView:
             if self._db is None:
                 self._db = open_for_writing(self.path)
             yield self._db
+
+
+@contextlib.contextmanager
+def transaction(db: sqlite3.Connection) -> Iterator[None]:
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        db.execute("COMMIT")
+    except BaseException:
+        if db.in_transaction:
+            db.execute("ROLLBACK")
+        raise
 
 
 def open_for_writing(path: Path) -> sqlite3.Connection:
@@ -228,6 +287,7 @@ def open_for_writing(path: Path) -> sqlite3.Connection:
         sync_names(path)
     db.execute("PRAGMA journal_mode = WAL")
     db.execute("PRAGMA synchronous = FULL")
+    db.execute("PRAGMA temp_store = MEMORY")  # a batch on its way
     return db
 
 
@@ -264,7 +324,6 @@ def make_tables(db: sqlite3.Connection) -> None:
     for statement in MAKE_TABLES.split(";\n"):
         db.execute(statement)
     db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-    db.execute(f"PRAGMA user_version = {FORMAT}")
 
 
 def _claim(db: sqlite3.Connection, path: Path, job: str) -> int:
@@ -301,6 +360,22 @@ def _make_generation(db: sqlite3.Connection, generation: int, layout: TableLayou
     _keep_schema(db, generation, layout)
     if not served:
         _name_rows(db, generation)
+
+
+def served_generation(db: sqlite3.Connection) -> int | None:
+    found = db.execute("SELECT generation FROM _generations WHERE served = 1").fetchone()
+    return None if found is None else int(found[0])
+
+
+def serve_generation(db: sqlite3.Connection, generation: int) -> None:
+    db.execute("UPDATE _generations SET served = (generation = ?)", (generation,))
+    _name_rows(db, generation)
+
+
+def drop_generation(db: sqlite3.Connection, generation: int) -> None:
+    db.execute(f"DROP TABLE IF EXISTS {rows_table(generation)}")
+    drop_past(db, generation)
+    db.execute("DELETE FROM _generations WHERE generation = ?", (generation,))
 
 
 def _keep_schema(db: sqlite3.Connection, generation: int, layout: TableLayout) -> None:

@@ -111,10 +111,29 @@ def test_two_jobs_of_one_name_are_refused_with_both_places(catalog: Catalog) -> 
         catalog.add(job(other))
 
 
-def test_a_view_as_an_input_is_refused_with_a_way_out(catalog: Catalog) -> None:
+def test_a_view_can_be_an_input(catalog: Catalog) -> None:
     catalog.add(job())
-    with pytest.raises(BadDeclaration, match="'per_url' is a view"):
-        catalog.add(job(name="again", clicks="per_url"))
+    assert not catalog.is_input(catalog.jobs["per_url"])
+    catalog.add(job(name="again", clicks="per_url"))
+    assert catalog.is_input(catalog.jobs["per_url"])
+    table = DeclaredTable(
+        name="shop.per_url.changes.1", schema=schema_from_ddl("url STRING"), key=("url",)
+    )
+    catalog.view_table = lambda view: table
+    assert catalog.inputs_of(catalog.jobs["again"]) == {"clicks": table}
+
+
+def test_a_topic_comes_before_a_view_of_its_name(catalog: Catalog) -> None:
+    catalog.add(job(name="clicks"))
+    catalog.add(job())
+    assert not catalog.is_input(catalog.jobs["clicks"])
+    assert catalog.inputs_of(catalog.jobs["per_url"])["clicks"].name == CLICKS.name
+
+
+def test_a_view_of_an_input_must_be_declared_before_it(catalog: Catalog) -> None:
+    catalog.add(job())
+    with pytest.raises(UnknownInput, match=r"is no topic, table or view .*Did you mean per_url"):
+        catalog.add(job(name="again", clicks="per_urls"))
 
 
 def test_a_topic_can_be_declared_twice_if_it_is_the_same(catalog: Catalog) -> None:

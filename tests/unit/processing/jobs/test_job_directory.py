@@ -16,6 +16,7 @@ from millstream.processing.jobs.checkpoints import (
     JobDirectory,
     JobInUse,
     Manifest,
+    NothingBefore,
     decode_manifest,
     encode_manifest,
     first_manifest,
@@ -91,6 +92,7 @@ def test_the_format_is_as_documented(manifest: Manifest) -> None:
         "job",
         "generation",
         "previous",
+        "is_building",
         "run",
         "starts",
         "code",
@@ -147,16 +149,101 @@ def test_a_rebuild_is_a_new_generation_beside_the_old(manifest: Manifest) -> Non
     assert new.settings == {PARTITIONS: "4"}
 
 
-def test_a_generation_that_has_caught_up_stays_alone(
+def rebuilt(directory: JobDirectory, old: Manifest) -> Manifest:
+    """A generation after `old` that has caught up."""
+    new = next_generation(old, SHAPE, "c0de", {})
+    directory.begin(new)
+    (directory.checkpoint(new.generation) / "offsets").mkdir(parents=True)
+    directory.write_definition(new.generation, b"of its own")
+    return directory.settle(new)
+
+
+def names_in(directory: JobDirectory) -> list[str]:
+    return sorted(path.name for path in directory.path.iterdir())
+
+
+def test_of_the_generations_before_the_last_one_is_kept(
     directory: JobDirectory, manifest: Manifest
 ) -> None:
-    new = next_generation(manifest, SHAPE, "c0de", {})
-    directory.write(new)
-    for generation in (1, 2):
-        (directory.checkpoint(generation) / "offsets").mkdir(parents=True)
-    directory.forget_previous(new)
-    assert [path.name for path in directory.path.iterdir() if path.is_dir()] == ["checkpoint-2"]
-    assert directory.manifest() == replace(new, previous=None)
+    directory.begin(manifest)
+    (directory.checkpoint(1) / "offsets").mkdir(parents=True)
+    second = rebuilt(directory, manifest)
+    assert directory.manifest() == replace(second, is_building=False, previous=1)
+    assert directory.kept_manifest(1) == manifest
+    third = rebuilt(directory, second)
+    assert (third.generation, third.previous) == (3, 2)
+    assert names_in(directory) == [
+        "checkpoint-2",
+        "checkpoint-3",
+        "definition-2.pickle",
+        "definition-3.pickle",
+        "manifest-2.json",
+        "manifest.json",
+    ]
+
+
+def test_a_rebuild_that_is_begun_again_leaves_the_generation_that_readers_see(
+    directory: JobDirectory, manifest: Manifest
+) -> None:
+    directory.begin(manifest)
+    broken_off = next_generation(manifest, SHAPE, "c0de", {})
+    directory.begin(broken_off)
+    again = next_generation(broken_off, SHAPE, "c0de", {})
+    assert (again.generation, again.previous) == (3, 1)
+    directory.begin(again)
+    assert directory.kept_manifest(1) == manifest
+
+
+def test_a_job_goes_back_to_the_generation_before_and_forth_again(
+    directory: JobDirectory, manifest: Manifest
+) -> None:
+    directory.begin(manifest)
+    directory.checkpoint(1).mkdir()
+    second = replace(rebuilt(directory, manifest), starts=7)
+    directory.write(second)
+    back = directory.roll_back()
+    assert back == replace(manifest, previous=2, starts=7)
+    assert directory.manifest() == back
+    assert directory.roll_back() == replace(second, previous=1)
+
+
+def test_a_rebuild_after_a_rollback_has_a_number_of_its_own(
+    directory: JobDirectory, manifest: Manifest
+) -> None:
+    directory.begin(manifest)
+    directory.checkpoint(1).mkdir()
+    rebuilt(directory, manifest)
+    third = next_generation(directory.roll_back(), SHAPE, "c0de", {})
+    assert (third.generation, third.previous) == (3, 1)
+
+
+def test_there_is_nothing_to_go_back_to_without_a_rebuild(
+    directory: JobDirectory, manifest: Manifest
+) -> None:
+    directory.begin(manifest)
+    with pytest.raises(NothingBefore, match="has no generation before this one"):
+        directory.roll_back()
+
+
+def test_a_job_that_is_forgotten_has_nothing_but_its_lock(
+    directory: JobDirectory, manifest: Manifest
+) -> None:
+    with directory.held():
+        directory.begin(manifest)
+        rebuilt(directory, manifest)
+        directory.forget()
+        assert names_in(directory) == ["running.lock"]
+    assert directory.manifest() is None
+
+
+def test_a_manifest_of_a_rebuild_under_way_before_there_were_rollbacks_is_read(
+    directory: JobDirectory, manifest: Manifest
+) -> None:
+    building = next_generation(manifest, SHAPE, "c0de", {})
+    facts = json.loads(encode_manifest(building))
+    del facts["is_building"]
+    content = json.dumps(facts).encode()
+    assert decode_manifest(content, directory.path).is_building
 
 
 def test_a_setting_that_the_checkpoint_overrules_is_told(manifest: Manifest) -> None:

@@ -10,13 +10,11 @@ import pytest
 
 from millstream.base.changes import CHANGE, DELETE, INSERT, ORDER, RETRACT, UPSERT
 from millstream.base.identity import identity
+from millstream.processing.operators.aggregate_state import GroupResult, Weighted, aggregate_rows
 from millstream.processing.operators.aggregates import Average, Count, Sum, SumTooLarge
 from millstream.processing.operators.changelog_state import (
-    GroupResult,
     KeyNamesTwoRows,
     Replaced,
-    Weighted,
-    aggregate_rows,
     net_changes,
     replaced_rows,
 )

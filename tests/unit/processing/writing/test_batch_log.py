@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from millstream.processing.writing.batch_log import BatchLog, CheckpointUnreadable
+from millstream.processing.writing.batch_log import PARTITIONS, BatchLog, CheckpointUnreadable
 
 
 @pytest.fixture
@@ -44,3 +44,33 @@ def test_sources_that_are_no_topics_have_no_position(checkpoint: Path) -> None:
 def test_a_checkpoint_that_cannot_be_read_is_told(checkpoint: Path) -> None:
     with pytest.raises(CheckpointUnreadable, match="offsets/9"):
         BatchLog(checkpoint).positions(9)
+
+
+def write_entry(checkpoint: Path, number: int, *, moment: int, partitions: int, end: int) -> None:
+    facts = {"batchTimestampMs": moment, "conf": {PARTITIONS: str(partitions)}}
+    text = "\n".join(["v2", json.dumps(facts), f"a:{position('orders', end)}"])
+    (checkpoint / "offsets" / str(number)).write_text(text)
+
+
+def test_a_number_that_moved_the_state_is_no_batch(checkpoint: Path) -> None:
+    """As Spark writes it for `millstream state repartition`."""
+    write_entry(checkpoint, 0, moment=100, partitions=2, end=4)
+    write_entry(checkpoint, 1, moment=100, partitions=3, end=4)
+    write_entry(checkpoint, 2, moment=100, partitions=8, end=4)
+    write_entry(checkpoint, 3, moment=200, partitions=8, end=9)
+    log = BatchLog(checkpoint)
+    assert [log.before(number) for number in range(5)] == [-1, 0, 0, 0, 3]
+
+
+def test_a_batch_without_records_is_a_batch(checkpoint: Path) -> None:
+    write_entry(checkpoint, 0, moment=100, partitions=2, end=4)
+    write_entry(checkpoint, 1, moment=101, partitions=2, end=4)
+    write_entry(checkpoint, 2, moment=102, partitions=2, end=6)
+    assert BatchLog(checkpoint).before(2) == 1
+    assert BatchLog(checkpoint).before(7) == 6, "what Spark has removed was a batch"
+
+
+def test_records_of_a_batch_are_its_offsets_since_the_one_before(checkpoint: Path) -> None:
+    write_entry(checkpoint, 0, moment=100, partitions=2, end=4)
+    write_entry(checkpoint, 1, moment=101, partitions=2, end=9)
+    assert [BatchLog(checkpoint).records_in(number) for number in (0, 1)] == [4, 5]

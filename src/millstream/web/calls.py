@@ -1,0 +1,47 @@
+"""Runs what blocks in threads, so many at a time; counts what lasts.
+
+A call that waits for a view has a thread of its own pool: a hundred clients that wait for a job
+that does not run hold up nobody who only reads.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+import anyio
+import anyio.to_thread
+
+from millstream.web.limits import Limits
+from millstream.web.problems import Problem
+
+T = TypeVar("T")
+
+
+class Calls:
+    """Of one server, in its event loop."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._quick = anyio.CapacityLimiter(limits.threads_max)
+        self._waiting = anyio.CapacityLimiter(limits.waits_max)
+        self._feeds, self._feeds_max = 0, limits.feeds_max
+
+    async def run(self, call: Callable[[], T]) -> T:
+        return await anyio.to_thread.run_sync(call, limiter=self._quick)
+
+    async def wait(self, call: Callable[[], T]) -> T:
+        """For a call that may last: refused rather than queued, and left when the server stops."""
+        if self._waiting.available_tokens < 1:
+            raise Problem(
+                "too-many", f"{self._waiting.total_tokens:g} requests wait for views already"
+            )
+        return await anyio.to_thread.run_sync(call, limiter=self._waiting, abandon_on_cancel=True)
+
+    @contextmanager
+    def feed(self) -> Iterator[None]:
+        if self._feeds >= self._feeds_max:
+            raise Problem("too-many", f"{self._feeds_max} feeds are open already")
+        self._feeds += 1
+        try:
+            yield
+        finally:
+            self._feeds -= 1

@@ -1,0 +1,110 @@
+"""Which idempotency keys were used, and where their rows are: the book, and its record. Pure.
+
+A record of the topic `_http_keys.<app>`, one for each key (docs/formats/http_keys.md):
+
+    key    the idempotency key, UTF-8
+    value  {"topic": "clicks", "request": "<sha-256 of the body>", "receipts": [[0, 41], [0, 42]]}
+
+`receipts` are partition and offset of each row, in the order of the request.
+"""
+
+import hashlib
+import json
+from collections import OrderedDict
+from dataclasses import dataclass
+
+from millstream.base.errors import Corrupt
+from millstream.queues.outbox import Receipt
+from millstream.web.problems import Problem
+
+# What Python needs for an entry beside the bytes of its key and value.
+ENTRY_BYTES = 250
+
+
+class DamagedKeyRecord(Corrupt):
+    def __init__(self, *, topic: str, offset: int) -> None:
+        super().__init__(
+            f"{topic}: the record at offset {offset} is none of an idempotency key. Only the HTTP "
+            "server writes there: delete the topic if its keys are not needed any more"
+        )
+        self.topic, self.offset = topic, offset
+
+
+@dataclass(frozen=True, slots=True)
+class KeyUse:
+    """What was published under a key."""
+
+    topic: str
+    request: str
+    receipts: tuple[Receipt, ...]
+
+    def to_value(self) -> bytes:
+        places = [[one.partition, one.offset] for one in self.receipts]
+        found = {"topic": self.topic, "request": self.request, "receipts": places}
+        return json.dumps(found, separators=(",", ":")).encode()
+
+
+def use_from(value: bytes) -> KeyUse:
+    """Raises ValueError, KeyError or TypeError for what is no such record."""
+    found = json.loads(value)
+    topic = str(found["topic"])
+    receipts = (Receipt(topic, int(number), int(offset)) for number, offset in found["receipts"])
+    return KeyUse(topic, str(found["request"]), tuple(receipts))
+
+
+def fingerprint(body: bytes) -> str:
+    return hashlib.sha256(body).hexdigest()
+
+
+def require_same(key: str, use: KeyUse, *, topic: str, request: str) -> None:
+    if (use.topic, use.request) != (topic, request):
+        raise Problem(
+            "key-used-otherwise",
+            f"Idempotency-Key {key!r} was used for other rows, into topic {use.topic}",
+        )
+
+
+class KeyBook:
+    """The uses of at most `keep_ms`, oldest first. Refuses new ones rather than forget early."""
+
+    def __init__(self, *, keep_ms: int, bytes_max: int) -> None:
+        self.keep_ms, self.bytes_max = keep_ms, bytes_max
+        self.size_bytes = 0
+        self._uses: OrderedDict[str, tuple[int, bytes]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._uses)
+
+    def add(self, key: str, value: bytes, *, at_ms: int) -> None:
+        if key in self._uses:
+            self._drop(key)
+        self._uses[key] = (at_ms, value)
+        self.size_bytes += _size(key, value)
+
+    def find(self, key: str) -> KeyUse | None:
+        found = self._uses.get(key)
+        return None if found is None else use_from(found[1])
+
+    def forget_before(self, now_ms: int) -> None:
+        while self._uses:
+            key, (at_ms, _) = next(iter(self._uses.items()))
+            if now_ms - at_ms <= self.keep_ms:
+                return
+            self._drop(key)
+
+    def require_room(self) -> None:
+        if self.size_bytes >= self.bytes_max:
+            raise Problem(
+                "too-many",
+                f"{len(self._uses)} idempotency keys are kept, {self.size_bytes} bytes of them: no "
+                "room for more until old ones end. Publish larger batches, or raise "
+                "idempotency_bytes_max",
+            )
+
+    def _drop(self, key: str) -> None:
+        _, value = self._uses.pop(key)
+        self.size_bytes -= _size(key, value)
+
+
+def _size(key: str, value: bytes) -> int:
+    return ENTRY_BYTES + len(key) + len(value)

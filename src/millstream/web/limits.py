@@ -1,0 +1,30 @@
+"""What one client can make the server do: every bound of it, in one place. Pure."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from millstream.base.quantity import DAY_MS, KIB, MIB, SECOND_MS
+
+# Uvicorn's own bound of a request line is 64 KiB; most proxies cut at 8.
+URL_BYTES_MAX: Final = 8 * KIB
+IDEMPOTENCY_KEY_CHARACTERS_MAX: Final = 255
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """`body_ms_max`: how long a body may take to arrive. `threads_max`: calls into views and
+    topics at one time; `waits_max`: those among them that wait for a position, which have threads
+    of their own, so that they hold up nobody. `idempotency_*`: docs/formats/http_keys.md."""
+
+    body_bytes_max: int = 8 * MIB
+    body_ms_max: int = 30 * SECOND_MS
+    rows_max: int = 10_000
+    limit_max: int = 10_000
+    timeout_ms_max: int = 60 * SECOND_MS
+    requests_max: int = 512
+    threads_max: int = 16
+    waits_max: int = 64
+    feeds_max: int = 256
+    heartbeat_ms: int = 15 * SECOND_MS
+    idempotency_ms: int = DAY_MS
+    idempotency_bytes_max: int = 256 * MIB

@@ -1,0 +1,72 @@
+"""Joins the table of operations to one ASGI application behind its guard.
+
+Whatever a handler raises becomes a problem here; what nobody foresaw is told on stderr, with its
+traceback, and to the client only as that.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from millstream.web.calls import Calls
+from millstream.web.guard import Admission, Guard, problem_response
+from millstream.web.limits import Limits
+from millstream.web.operations import OPERATIONS, Operation
+from millstream.web.ports import Application
+from millstream.web.problems import Problem, problem_of
+from millstream.web.serving import Serving
+
+logger = logging.getLogger(__name__)
+
+WORDS_OF_STATUS = {404: "not-found", 405: "method-not-allowed"}
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    asgi: ASGIApp
+    serving: Serving
+
+
+def make_service(
+    application: Application, *, limits: Limits | None = None, admission: Admission | None = None
+) -> Service:
+    found = limits or Limits()
+    serving = Serving(application=application, limits=found, calls=Calls(found))
+    routes = [_route(operation, serving) for operation in OPERATIONS]
+    inner = Starlette(routes=routes, exception_handlers={HTTPException: _not_routed})
+    inner.router.redirect_slashes = False
+    open_paths = frozenset(one.path for one in OPERATIONS if not one.needs_token)
+    guard = Guard(inner, replace(admission or Admission(), open_paths=open_paths))
+    return Service(guard, serving)
+
+
+def _route(operation: Operation, serving: Serving) -> Route:
+    path = operation.path.replace("{key}", "{key:path}")
+    return Route(path, _endpoint(operation, serving), methods=[operation.method])
+
+
+def _endpoint(operation: Operation, serving: Serving) -> Callable[[Request], Awaitable[Response]]:
+    async def endpoint(request: Request) -> Response:
+        try:
+            return await operation.handler(request, serving)
+        except Exception as error:
+            problem = problem_of(error)
+            if problem.word == "fault":
+                logger.exception("%s %s failed", operation.method, operation.path)
+            return problem_response(problem)
+
+    return endpoint
+
+
+async def _not_routed(request: Request, error: Any) -> Response:
+    word = WORDS_OF_STATUS.get(error.status_code, "bad-request")
+    detail = f"{request.method} {request.url.path}: {error.detail.lower()}"
+    return problem_response(Problem(word, detail, dict(error.headers or {})))

@@ -1,0 +1,85 @@
+"""What every handler has: the application, the limits, the threads; and how requests are read."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import anyio
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+
+from millstream.web.calls import Calls
+from millstream.web.limits import Limits
+from millstream.web.ports import Application, Declared, ServedView
+from millstream.web.problems import Problem, unknown
+from millstream.web.row_json import to_json
+
+JSON = "application/json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Serving:
+    """Of one server; `closing` is set when it stops, so that feeds end."""
+
+    application: Application
+    limits: Limits
+    calls: Calls
+    closing: anyio.Event = field(default_factory=anyio.Event)
+
+    def topic(self, name: str) -> Declared:
+        known = self.application.topics()
+        if name not in known:
+            raise unknown("topic", name, known)
+        return known[name]
+
+    def view(self, name: str) -> ServedView:
+        """Only a name that is declared reaches a store: it may become a file's."""
+        known = self.application.views()
+        if name not in known:
+            raise unknown("view", name, known)
+        return self.application.view(name)
+
+
+Handler: TypeAlias = Callable[[Request, Serving], Awaitable[Response]]
+
+
+def answer(found: Any, *, status: int = 200) -> Response:
+    return Response(to_json(found), status_code=status, media_type=JSON)
+
+
+async def json_body(request: Request, limits: Limits) -> bytes:
+    """All of the body, within its bounds of size and time."""
+    _require_json(request)
+    try:
+        with anyio.fail_after(limits.body_ms_max / 1000):
+            return await _body(request, limits.body_bytes_max)
+    except TimeoutError:
+        raise Problem("too-slow", f"the body took more than {limits.body_ms_max} ms") from None
+    except ClientDisconnect:
+        raise Problem("bad-request", "the connection ended within the body") from None
+
+
+async def _body(request: Request, bytes_max: int) -> bytes:
+    declared = request.headers.get("content-length", "")
+    if declared.isdigit() and int(declared) > bytes_max:
+        raise _too_large(bytes_max)
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > bytes_max:
+            raise _too_large(bytes_max)
+    return bytes(body)
+
+
+def _too_large(bytes_max: int) -> Problem:
+    # The rest of the body is not read: the connection is of no more use.
+    return Problem(
+        "too-large", f"the body has more than {bytes_max} bytes", {"Connection": "close"}
+    )
+
+
+def _require_json(request: Request) -> None:
+    """A page of another site can send other types without asking first."""
+    given = request.headers.get("content-type", "")
+    if given.partition(";")[0].strip().lower() != JSON:
+        raise Problem("not-json", f"Content-Type is {given!r}")

@@ -1,0 +1,94 @@
+"""Topics: which there are, and rows into them."""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from millstream.base.declared import DeclaredTable
+from millstream.queues.outbox import Receipt
+from millstream.web.key_journal import fingerprint
+from millstream.web.limits import IDEMPOTENCY_KEY_CHARACTERS_MAX
+from millstream.web.ports import Application, Declared
+from millstream.web.problems import Problem
+from millstream.web.questions import Asked
+from millstream.web.sent_rows import documents_in, rows_for
+from millstream.web.serving import Serving, answer, json_body
+from millstream.web.view_facts import columns_of
+
+IDEMPOTENCY_KEY = "idempotency-key"
+PLAIN_KEY = re.compile(f"[!-~]{{1,{IDEMPOTENCY_KEY_CHARACTERS_MAX}}}")
+
+
+async def list_topics(request: Request, serving: Serving) -> Response:
+    Asked(request.query_params.multi_items(), known=())
+    topics = serving.application.topics()
+    return answer({"topics": [_facts(topics[name]) for name in sorted(topics)]})
+
+
+def _facts(declared: Declared) -> dict[str, Any]:
+    return {
+        "name": declared.name,
+        "is_table": isinstance(declared, DeclaredTable),
+        "key": list(declared.key),
+        "encoding": declared.encoding,
+        "columns": None if declared.schema is None else columns_of(declared.schema),
+    }
+
+
+async def publish(request: Request, serving: Serving) -> Response:
+    Asked(request.query_params.multi_items(), known=())
+    declared = serving.topic(request.path_params["topic"])
+    key = _idempotency_key(request)
+    body = await json_body(request, serving.limits)
+
+    def work() -> list[Receipt]:
+        documents, _ = documents_in(body, rows_max=serving.limits.rows_max)
+        rows = rows_for(declared, documents)
+        return _published(serving.application, declared.name, rows, key, fingerprint(body))
+
+    receipts = await serving.calls.run(work)
+    return answer(
+        {
+            "receipts": [
+                {"topic": one.topic, "partition": one.partition, "offset": one.offset}
+                for one in receipts
+            ],
+            "after": after_of(receipts),
+        },
+        status=201,
+    )
+
+
+def _published(
+    application: Application, topic: str, rows: Sequence[Any], key: str | None, request: str
+) -> list[Receipt]:
+    records = application.records(topic, rows)
+    if key is None:
+        return application.publish(topic, records)
+    return application.publish_once(key, request, topic, records)
+
+
+def after_of(receipts: Sequence[Receipt]) -> str:
+    """What to give as `after=` to a view: the last offset of each partition."""
+    last: dict[tuple[str, int], int] = {}
+    for one in receipts:
+        place = (one.topic, one.partition)
+        last[place] = max(one.offset, last.get(place, -1))
+    return ",".join(f"{topic}:{partition}:{last[topic, partition]}" for topic, partition in last)
+
+
+def _idempotency_key(request: Request) -> str | None:
+    given = request.headers.getlist(IDEMPOTENCY_KEY)
+    if not given:
+        return None
+    [key, *others] = given
+    if others or not PLAIN_KEY.fullmatch(key):
+        raise Problem(
+            "bad-request",
+            f"Idempotency-Key: one text of 1 to {IDEMPOTENCY_KEY_CHARACTERS_MAX} characters, "
+            "printable ASCII without spaces",
+        )
+    return key
