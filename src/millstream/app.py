@@ -14,6 +14,7 @@ MILLSTREAM_BROKERS=... and MILLSTREAM_SPARK=... (or millstream.toml) point the s
 clusters; then nothing is started.
 """
 
+import difflib
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
@@ -276,8 +277,11 @@ class App:
         Gives a receipt for each row: where it is in the topic.
         """
         if topic not in self.catalog.inputs:
-            known = ", ".join(sorted(self.catalog.inputs)) or "none"
-            raise BadDeclaration(f"{topic!r} is no topic of this app (there are: {known})")
+            known = sorted(self.catalog.inputs)
+            near = difflib.get_close_matches(topic, known, n=1)
+            hint = f". Did you mean {near[0]}?" if near else ""
+            told = ", ".join(known) or "none"
+            raise BadDeclaration(f"{topic!r} is no topic of this app (there are: {told}){hint}")
         with self._lock:
             if self._publisher is None:
                 self._publisher = Publisher(

@@ -245,7 +245,7 @@ class Jobs:
         """How a job is, in a sentence, for who waits for its view."""
         found = next((one for one in self.progress() if one.job == job), None)
         if found is None:
-            return "Its job does not run in this process"
+            return "Its job does not run in this process: is `millstream run` running?"
         return f"Its job is {found.state}" + (f": {found.error}" if found.error else "")
 
     def progress(self) -> "list[JobProgress]":

@@ -101,6 +101,11 @@ def test_a_topic_has_at_least_one_partition(partitions: int) -> None:
         declared_table("users", schema=SCHEMA, key="user", partitions=partitions)
 
 
+def test_an_event_time_is_a_time() -> None:
+    with pytest.raises(BadDeclaration, match="event_time='user' is a STRING: declare it as TIME"):
+        declared_topic("clicks", schema=SCHEMA, event_time="user")
+
+
 def test_an_event_time_that_is_no_column_is_refused() -> None:
     with pytest.raises(BadDeclaration, match="clicks: event_time='when' is no field of it"):
         declared_topic("clicks", schema=SCHEMA, event_time="when")

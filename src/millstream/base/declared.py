@@ -9,7 +9,7 @@ from typing import Literal
 
 from millstream.base.errors import Rejected
 from millstream.base.quantity import DAY_MS, HOUR_MS, SECOND_MS, parse_duration_ms
-from millstream.base.schema import Schema
+from millstream.base.schema import Scalar, Schema
 
 LatePolicy = Literal["drop", "quarantine", "correct"]
 LATE_POLICIES = ("drop", "quarantine", "correct")
@@ -101,6 +101,7 @@ class DeclaredTopic:
         require_fields(self.name, self.schema, self.key, what="key")
         if self.event_time is not None:
             require_fields(self.name, self.schema, (self.event_time.column,), what="event_time")
+            require_time(self.name, self.schema, self.event_time.column)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,6 +147,14 @@ def require_encoding(name: str, encoding: str, message: ProtobufMessage | None) 
 def require_partitions(name: str, partitions: int | None) -> None:
     if partitions is not None and partitions < 1:
         raise BadDeclaration(f"{name}: partitions={partitions}: a number from 1 on")
+
+
+def require_time(name: str, schema: Schema | None, column: str) -> None:
+    found = schema.field(column) if schema is not None else None
+    if found is not None and found.type is not Scalar.TIMESTAMP:
+        raise BadDeclaration(
+            f"{name}: event_time={column!r} is a {found.type}: declare it as TIMESTAMP"
+        )
 
 
 def require_fields(name: str, schema: Schema | None, wanted: tuple[str, ...], *, what: str) -> None:

@@ -96,10 +96,10 @@ class JobLines:
     def look(self, jobs: "list[JobProgress]") -> None:
         is_due = time.monotonic() >= self._due
         for job in jobs:
-            facts = (job.state, job.restarts, job.rows if is_due else None)
+            facts = (job.state, job.restarts, (job.rows, job.late, job.dead))
             told = self._told.get(job.job)
             if told is None or told[:2] != facts[:2] or (is_due and told[2] != facts[2]):
-                self._told[job.job] = (job.state, job.restarts, job.rows)
+                self._told[job.job] = facts
                 self._tell(job)
         if is_due:
             self._due = time.monotonic() + LINE_SECONDS
@@ -119,6 +119,10 @@ def line_of(job: "JobProgress") -> str:
         facts.append(f"rebuilding as generation {job.generation}, {left_text(job)}")
     if job.watermark is not None:
         facts.append(f"watermark {job.watermark}")
+    if job.late:
+        facts.append(f"{job.late:,} late")
+    if job.dead:
+        facts.append(f"{job.dead:,} dead letters of its topics")
     if job.restarts:
         facts.append(f"{job.restarts} restarts")
     return ", ".join(facts) + (f" ({job.error})" if job.error else "")

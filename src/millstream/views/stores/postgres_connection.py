@@ -43,7 +43,9 @@ FOR_GOOD = ("does not exist", "pg_hba.conf", "authentication failed")
 
 class ServerAway(Retryable):
     def __init__(self, *, place: str, problem: str) -> None:
-        super().__init__(f"{place}: PostgreSQL is not to be reached ({problem}). Try again")
+        super().__init__(
+            f"{place}: PostgreSQL is not to be reached ({problem}). Start it, or mend the address"
+        )
         self.place, self.problem = place, problem
 
 
