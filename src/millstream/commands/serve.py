@@ -52,7 +52,7 @@ def serve(
         ),
     ] = None,
 ) -> None:
-    """Serve the topics and views of an application over HTTP until Ctrl-C.
+    """Serve an application over HTTP until Ctrl-C.
 
     Rows can be published, views read, their changes listened to: docs/guides/http_api.md. Its
     limits are settings: docs/settings.md.

@@ -14,6 +14,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from millstream.base.changes import CHANGE, UPSERT
@@ -21,6 +22,7 @@ from millstream.base.errors import Rejected
 from millstream.base.schema import Field, Scalar, Struct
 from millstream.processing.jobs.catalog import Declared
 from millstream.processing.jobs.job import Job, ToTopic, ToView
+from millstream.processing.jobs.job_failure import failure_from
 from millstream.processing.jobs.plan_reader import output_mode, read_plan
 from millstream.processing.jobs.prepared_job import call_function, called, session_for
 from millstream.processing.reading.event_time import event_time_of
@@ -94,7 +96,18 @@ class StepScript:
     def run(self) -> None:
         """Process all that was added; what is added after an `advance`, in a batch after it."""
         for query in self._pending():
+            self._turn(query)
+
+    def _turn(self, query: StepQuery) -> None:
+        """What passes, such as a worker that was slow to start, is no failure of the job's: as a
+        job would be, it is started again, here only once."""
+        try:
             query.turn()
+        except StreamingQueryException as error:
+            if not failure_from(error).is_passing:
+                raise
+            self.restart()
+            self._started().turn()
 
     def crash(self, point: CrashPoint) -> None:
         """Run, and die in the first batch with rows: before its rows are written, or just after.
