@@ -97,5 +97,8 @@ class DeclaredViews:
 
     def _home(self, output: ToView) -> Home:
         return Home(
-            app=self._app, data=self._data, client=self._client, history_ms=output.history_ms
+            app=self._app,
+            data=self._data.absolute(),
+            client=self._client,
+            history_ms=output.history_ms,
         )

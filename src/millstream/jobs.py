@@ -60,6 +60,15 @@ class NoJobs(Rejected):
         self.app = app
 
 
+class NotChosen(Rejected):
+    def __init__(self, *, job: str) -> None:
+        super().__init__(
+            f"job {job} is to be rebuilt, but is not among those to run: name it in both, or leave "
+            "out which are to run"
+        )
+        self.job = job
+
+
 class SparkNotInstalled(Rejected):
     def __init__(self, *, missing: str) -> None:
         super().__init__(
@@ -124,6 +133,8 @@ class Jobs:
         before it is served; of runs over what is there.
         """
         chosen, anew = self._chosen(only), {self._catalog.job(name).name for name in rebuild}
+        if left_out := anew - {job.name for job in chosen}:
+            raise NotChosen(job=min(left_out))
         if not repeat_side_effects:
             require_repeatable(self._catalog.job(name) for name in anew)
         self._stopping.clear()

@@ -11,6 +11,7 @@ import pytest
 
 from millstream.app import App, is_loading
 from millstream.base.declared import BadDeclaration, DeclaredTopic, EventTime
+from millstream.base.errors import Rejected
 from millstream.base.schema import BadSchema
 from millstream.declarations import declared_table, declared_topic
 from millstream.processing.reading.frames import Reading, topic_read
@@ -99,6 +100,15 @@ def test_a_topic_has_at_least_one_partition(partitions: int) -> None:
         declared_topic("clicks", partitions=partitions)
     with pytest.raises(BadDeclaration, match=f"partitions={partitions}: a number from 1 on"):
         declared_table("users", schema=SCHEMA, key="user", partitions=partitions)
+
+
+def test_a_job_that_is_rebuilt_is_among_those_that_run(tmp_path: Path) -> None:
+    app = App("shop", data=tmp_path)
+    app.topic("clicks", schema=SCHEMA)
+    for name in ("a", "b"):
+        app.view(key="url", name=name)(lambda clicks: clicks)
+    with pytest.raises(Rejected, match="job b is to be rebuilt, but is not among those to run"):
+        app.run(only=["a"], rebuild=["b"])
 
 
 def test_an_event_time_is_a_time() -> None:
