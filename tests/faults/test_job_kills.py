@@ -201,7 +201,7 @@ def test_a_zombie_is_fenced_in_its_output(trial: Trial, point: str, job: str) ->
         trial.require_output_of_a_quiet_run()
         wake(zombie, trial.accidents)
         assert zombie.wait(RUN_SECONDS_MAX) == 1
-    assert f"job {job}: a newer run of it has started" in zombie_said.read_text()
+    assert f"{job}: a newer run of it has started" in zombie_said.read_text()
     trial.require_output_of_a_quiet_run()
 
 
