@@ -1,6 +1,6 @@
 """Question: how long from the produce of an event until a view shows it?
 
-    python -m bench.latency [--rate 1000] [--seconds 30]
+    python -m bench.latency [--rate 1000] [--seconds 30] [--warm-up 20]
 
 An application with its own broker (synced: our default), Spark on two cores, and views in SQLite,
 all with their default settings. One producer sends events at a steady rate. An event counts as
@@ -30,7 +30,7 @@ from millstream.views.view import View
 
 TOPIC = "clicks"
 LOOK_SECONDS = 0.002
-WARM_UP_SECONDS = 10.0
+WARM_UP_SECONDS = 20.0
 # A view that is this far behind does not keep up; the figures would say nothing.
 VISIBLE_WITHIN_SECONDS = 60.0
 READY_WITHIN_SECONDS = 300.0
@@ -140,24 +140,24 @@ def declared_app(what: str, directory: Path) -> tuple[App, str]:
     return app, function.__name__
 
 
-def latencies_ms(what: str, *, rate: int, seconds: float) -> list[float]:
+def latencies_ms(what: str, *, rate: int, seconds: float, warm_up: float) -> list[float]:
     with tempfile.TemporaryDirectory(prefix="millstream-bench-") as directory:
         app, view = declared_app(what, Path(directory))
         with app:
             running = threading.Thread(target=app.run, daemon=True)
             running.start()
-            found = watched(app, view, rate=rate, seconds=seconds)
+            found = watched(app, view, rate=rate, seconds=seconds, warm_up=warm_up)
             app.stop()
             running.join(VISIBLE_WITHIN_SECONDS)
     return found
 
 
-def watched(app: App, view: str, *, rate: int, seconds: float) -> list[float]:
+def watched(app: App, view: str, *, rate: int, seconds: float, warm_up: float) -> list[float]:
     sending, watching = Sending(app.bootstrap, rate=rate), Watching(app.view(view))
     watching.start()
     sending.send_for(0.1)
     watching.wait_for(len(sending.sent_at), within=READY_WITHIN_SECONDS)
-    sending.send_for(WARM_UP_SECONDS)
+    sending.send_for(warm_up)
     first = len(sending.sent_at)
     sending.send_for(seconds)
     watching.wait_for(len(sending.sent_at), within=VISIBLE_WITHIN_SECONDS)
@@ -185,9 +185,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rate", type=int, default=1_000, help="events per second")
     parser.add_argument("--seconds", type=float, default=30.0)
+    parser.add_argument("--warm-up", type=float, default=WARM_UP_SECONDS, help="in seconds")
     options = parser.parse_args()
+    asked = {"rate": options.rate, "seconds": options.seconds, "warm_up": options.warm_up}
     for what in VIEWS:
-        print_line(what, latencies_ms(what, rate=options.rate, seconds=options.seconds))
+        print_line(what, latencies_ms(what, **asked))
 
 
 if __name__ == "__main__":

@@ -6,10 +6,10 @@ the key a struct may be null: then `window` itself is a column, 1 or null. Array
 text of JSON. How each value is kept is each store's own (`stores/sqlite_values.py`).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from millstream.base.changes import CHANGE, ORDER
 from millstream.base.errors import Rejected
@@ -185,6 +185,36 @@ def require_fitting(layout: TableLayout, columns: "pa.Schema") -> None:
     if differing or len(found.schema.fields) != len(layout.schema.fields):
         own = ", ".join(field.name for field in found.schema)
         raise ChangedView(view=layout.view, changes=differing or [f"now {own}"])
+
+
+def row_nesting(
+    layout: TableLayout, reader_of: Callable[[StoredColumn], Callable[[Any], Any]]
+) -> Callable[[Sequence[Any]], dict[str, Any]]:
+    """What makes a row, nested as the view's columns are, of a table's values.
+
+    `reader_of` says how a store's value of a column is read.
+    """
+    readers = [reader_of(column) for column in layout.columns]
+    order = [field.name for field in layout.schema]
+
+    def read(stored: Sequence[Any]) -> dict[str, Any]:
+        values = iter([of(value) for of, value in zip(readers, stored, strict=True)])
+        row = {
+            field.name: _nested(field.type, values, in_key=field.name in layout.key)
+            for field in layout.fields
+        }
+        return {name: row[name] for name in order}
+
+    return read
+
+
+def _nested(kind: DataType, values: Iterator[Any], *, in_key: bool) -> Any:
+    """Takes from `values` what belongs to it, in the order of the layout's columns."""
+    if not isinstance(kind, Struct):
+        return next(values)
+    here = in_key or next(values)
+    found = {field.name: _nested(field.type, values, in_key=in_key) for field in kind}
+    return found if here else None
 
 
 def moved_parts(kept: DataType, wanted: DataType, path: str = "") -> Iterator[str]:

@@ -29,6 +29,7 @@ from millstream.views.conditions import (
     require_limit,
 )
 from millstream.views.keys import fitted_bound, key_fitter, key_values
+from millstream.views.moment_reads import MomentReads
 from millstream.views.store import Row
 from millstream.views.stores.arrow_columns import in_python_zone
 from millstream.views.table_layout import StoredColumn, TableLayout
@@ -131,7 +132,7 @@ class ArrowMoment:
         return bisect(range(self.count()), wanted, key=first_parts)
 
 
-class ArrowReads:
+class ArrowReads(MomentReads):
     """A `ViewReads`. `load` gives what is served now; the same object if nothing has changed."""
 
     def __init__(
@@ -152,35 +153,6 @@ class ArrowReads:
             if self._known is None or self._known.loaded is not loaded:
                 self._known = ArrowMoment(self._view, loaded)
             return self._known
-
-    @property
-    def schema(self) -> Schema:
-        return self._now().schema
-
-    @property
-    def key(self) -> tuple[str, ...]:
-        return self._now().key
-
-    def get_many(self, keys: Sequence[Any]) -> list[Row | None]:
-        return self._now().get_many(keys)
-
-    def range(self, first: Any = None, last: Any = None, *, limit: int | None = None) -> list[Row]:
-        return self._now().range(first, last, limit=limit)
-
-    def scan(
-        self,
-        *,
-        where: Mapping[str, Any] | None = None,
-        order_by: str | Sequence[str] = (),
-        limit: int | None = None,
-    ) -> list[Row]:
-        return self._now().scan(where=where, order_by=order_by, limit=limit)
-
-    def count(self) -> int:
-        return self._now().count()
-
-    def position(self) -> Positions:
-        return self._now().position()
 
     def arrow(self) -> pa.Table:
         return self._now().arrow()

@@ -9,12 +9,12 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from millstream.base.ports import Positions
 from millstream.base.schema import Schema
 from millstream.views.conditions import require_limit
+from millstream.views.moment_reads import MomentReads
 from millstream.views.sql import Parameters
 from millstream.views.store import BadQuestion, Row, ViewNotFound
 from millstream.views.stores.postgres_catalog import (
@@ -105,7 +105,7 @@ class PostgresMoment:
             raise BadQuestion(f"SQL in PostgreSQL: {error}") from error
 
 
-class PostgresReader:
+class PostgresReader(MomentReads):
     """A `ViewReads`. Thread-safe, threads do not wait for one another; close it when done."""
 
     def __init__(
@@ -117,74 +117,19 @@ class PostgresReader:
         self._idle: list[Connection] = []
         self._known: Known | None = None
 
-    def get(self, *key: Any) -> Row | None:
-        """The row of this key, or None."""
-        return self.get_many([key])[0]
-
     def get_many(self, keys: Sequence[Any]) -> list[Row | None]:
-        """The rows of these keys, all as of one moment; None where there is none."""
         found = self._got_at_once(keys)
-        if found is not None:
-            return found
-        with self.moment() as now:
-            return now.get_many(keys)
-
-    def range(self, first: Any = None, last: Any = None, *, limit: int | None = None) -> list[Row]:
-        """Rows by key from `first` to `last`, both included; a tuple may name the key's first
-        parts only."""
-        with self.moment() as now:
-            return now.range(first, last, limit=limit)
-
-    def scan(
-        self,
-        *,
-        where: Mapping[str, Any] | None = None,
-        order_by: str | Sequence[str] = (),
-        limit: int | None = None,
-    ) -> list[Row]:
-        """Rows that meet all conditions, as in `views/conditions.py`; by key, if not ordered."""
-        with self.moment() as now:
-            return now.scan(where=where, order_by=order_by, limit=limit)
-
-    def count(self) -> int:
-        with self.moment() as now:
-            return now.count()
-
-    def position(self) -> Positions:
-        """Where the job has read to, in this view: the next offset by topic and partition."""
-        with self.moment() as now:
-            return now.position()
+        return super().get_many(keys) if found is None else found
 
     def sql(self, text: str, params: Parameters = ()) -> list[Row]:
         with self.moment() as now:
             return now.sql(text, params)
-
-    @property
-    def schema(self) -> Schema:
-        with self.moment() as now:
-            return now.schema
-
-    @property
-    def key(self) -> tuple[str, ...]:
-        with self.moment() as now:
-            return now.key
 
     def close(self) -> None:
         with self._lock:
             idle, self._idle = self._idle, []
         for db in idle:
             db.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        error_type: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     @contextmanager
     def moment(self) -> Iterator[PostgresMoment]:

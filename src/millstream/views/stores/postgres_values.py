@@ -16,7 +16,7 @@ PostgreSQL has no such text.
 
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
@@ -27,7 +27,7 @@ import pyarrow.compute as pc
 from millstream.base.errors import Rejected
 from millstream.base.schema import DataType, DecimalOf, ListOf, MapOf, Scalar, Struct
 from millstream.views.store import BadQuestion
-from millstream.views.table_layout import StoredColumn, TableLayout
+from millstream.views.table_layout import StoredColumn, TableLayout, row_nesting
 
 Convert = Callable[[Any], Any]
 
@@ -248,34 +248,13 @@ FROM_JSON: Mapping[Scalar, Convert] = {
 
 
 def row_reader(layout: TableLayout) -> Callable[[Sequence[Any]], dict[str, Any]]:
-    """What makes a row, nested as the view's columns are, of the table's values."""
-    readers = [_column_reader(column) for column in layout.columns]
-    order = [field.name for field in layout.schema]
-
-    def read(stored: Sequence[Any]) -> dict[str, Any]:
-        values = iter([of(value) for of, value in zip(readers, stored, strict=True)])
-        row = {
-            field.name: _nested(field.type, values, field.name in layout.key)
-            for field in layout.fields
-        }
-        return {name: row[name] for name in order}
-
-    return read
+    return row_nesting(layout, _column_reader)
 
 
 def _column_reader(column: StoredColumn) -> Convert:
     if isinstance(column.type, ListOf | MapOf):
         return _or_none(from_json(column.type))
     return _same
-
-
-def _nested(kind: DataType, values: Iterator[Any], in_key: bool) -> Any:
-    """Takes from `values` what belongs to it, in the order of the layout's columns."""
-    if not isinstance(kind, Struct):
-        return next(values)
-    here = in_key or next(values)
-    found = {field.name: _nested(field.type, values, in_key) for field in kind}
-    return found if here else None
 
 
 def parameter(column: StoredColumn, value: Any) -> Any:

@@ -20,6 +20,7 @@ from millstream.base.ports import Positions
 from millstream.base.schema import Schema
 from millstream.schemas.arrow_types import nullable_arrow_schema
 from millstream.views.keys import key_fitter
+from millstream.views.moment_reads import MomentReads
 from millstream.views.store import BadQuestion, Row, ViewNotFound, require_generation
 from millstream.views.stores.arrow_reads import ArrowMoment, Loaded
 from millstream.views.stores.search_documents import Query, key_writer, row_reader
@@ -114,7 +115,7 @@ class SearchMoment:
         return ArrowMoment(self._view, Loaded(schema=self.schema, key=self.key, table=table))
 
 
-class SearchReads:
+class SearchReads(MomentReads):
     """A `ViewReads`: the generation that is served, whichever that is then; or this one."""
 
     def __init__(
@@ -154,35 +155,6 @@ class SearchReads:
         if self._opened is None or self._opened.path != path:
             self._opened, self._last = SearchGeneration(path, view=self._view), None
         return self._opened
-
-    @property
-    def schema(self) -> Schema:
-        return self._now().schema
-
-    @property
-    def key(self) -> tuple[str, ...]:
-        return self._now().key
-
-    def get_many(self, keys: Sequence[Any]) -> list[Row | None]:
-        return self._now().get_many(keys)
-
-    def range(self, first: Any = None, last: Any = None, *, limit: int | None = None) -> list[Row]:
-        return self._now().range(first, last, limit=limit)
-
-    def scan(
-        self,
-        *,
-        where: Mapping[str, Any] | None = None,
-        order_by: str | Sequence[str] = (),
-        limit: int | None = None,
-    ) -> list[Row]:
-        return self._now().scan(where=where, order_by=order_by, limit=limit)
-
-    def count(self) -> int:
-        return self._now().count()
-
-    def position(self) -> Positions:
-        return self._now().position()
 
     def arrow(self) -> pa.Table:
         return self._now().arrow()

@@ -19,12 +19,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from millstream.base.ports import Positions
 from millstream.base.schema import Schema
 from millstream.views.conditions import require_limit
+from millstream.views.moment_reads import MomentReads
 from millstream.views.store import Row, ViewNotFound
 from millstream.views.stores.sqlite_questions import BY_VALUE, Questions
 from millstream.views.stores.sqlite_store import (
@@ -120,7 +120,7 @@ class OpenFile:
     file: FileId
 
 
-class ViewReader:
+class ViewReader(MomentReads):
     """A `ViewReads`. Thread-safe, threads do not wait for one another; close it when done."""
 
     def __init__(self, path: Path, *, view: str, generation: int | None = None) -> None:
@@ -129,47 +129,6 @@ class ViewReader:
         self._lock = threading.Lock()
         self._idle: list[OpenFile] = []
         self._known: dict[tuple[Any, ...], Questions] = {}
-
-    def get(self, *key: Any) -> Row | None:
-        """The row of this key, or None."""
-        return self.get_many([key])[0]
-
-    def get_many(self, keys: Sequence[Any]) -> list[Row | None]:
-        """The rows of these keys, all as of one moment; None where there is none.
-
-        A key of several columns is a tuple or a mapping.
-        """
-        with self.moment() as now:
-            return now.get_many(keys)
-
-    def range(self, first: Any = None, last: Any = None, *, limit: int | None = None) -> list[Row]:
-        """Rows by key from `first` to `last`, both included; a tuple may name the key's first
-        parts only."""
-        with self.moment() as now:
-            return now.range(first, last, limit=limit)
-
-    def scan(
-        self,
-        *,
-        where: Mapping[str, Any] | None = None,
-        order_by: str | Sequence[str] = (),
-        limit: int | None = None,
-    ) -> list[Row]:
-        """Rows that meet all conditions: {"url": "/", "count >=": 5, "window.start <": noon}.
-
-        `order_by` names columns, "-count" the greatest first; without it rows come by key.
-        """
-        with self.moment() as now:
-            return now.scan(where=where, order_by=order_by, limit=limit)
-
-    def count(self) -> int:
-        with self.moment() as now:
-            return now.count()
-
-    def position(self) -> Positions:
-        """Where the job has read to, in this view: the next offset by topic and partition."""
-        with self.moment() as now:
-            return now.position()
 
     def arrow(self) -> "pa.Table":
         with self.moment() as now:
@@ -193,32 +152,11 @@ class ViewReader:
 
         return feed_of(self.path, view=self.view)
 
-    @property
-    def schema(self) -> Schema:
-        with self.moment() as now:
-            return now.schema
-
-    @property
-    def key(self) -> tuple[str, ...]:
-        with self.moment() as now:
-            return now.key
-
     def close(self) -> None:
         with self._lock:
             idle, self._idle = self._idle, []
         for one in idle:
             one.db.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        error_type: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     @contextmanager
     def moment(self) -> Iterator[SqliteMoment]:

@@ -12,7 +12,7 @@ a null in a key             an empty blob, or the text null where the column is 
 import base64
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millstream.base.schema import DataType, DecimalOf, ListOf, MapOf, Scalar, Struct
-from millstream.views.table_layout import StoredColumn, TableLayout
+from millstream.views.table_layout import StoredColumn, TableLayout, row_nesting
 
 Stored = int | float | str | bytes | None
 Convert = Callable[[Any], Any]
@@ -196,19 +196,7 @@ UNPLAIN: Mapping[Scalar, Convert] = {
 
 
 def row_reader(layout: TableLayout) -> Callable[[Sequence[Stored]], dict[str, Any]]:
-    """What makes a row, nested as the view's columns are, of the table's values."""
-    readers = [_column_reader(column) for column in layout.columns]
-    order = [field.name for field in layout.schema]
-
-    def read(stored: Sequence[Stored]) -> dict[str, Any]:
-        values = iter([of(value) for of, value in zip(readers, stored, strict=True)])
-        row = {
-            field.name: _nested(field.type, values, field.name in layout.key)
-            for field in layout.fields
-        }
-        return {name: row[name] for name in order}
-
-    return read
+    return row_nesting(layout, _column_reader)
 
 
 def _column_reader(column: StoredColumn) -> Convert:
@@ -216,15 +204,6 @@ def _column_reader(column: StoredColumn) -> Convert:
         return bool
     null, of = null_of(column), reading(column.type)
     return lambda value: None if value is None or value == null else of(value)
-
-
-def _nested(kind: DataType, values: Iterator[Any], in_key: bool) -> Any:
-    """Takes from `values` what belongs to it, in the order of the layout's columns."""
-    if not isinstance(kind, Struct):
-        return next(values)
-    here = in_key or next(values)
-    found = {field.name: _nested(field.type, values, in_key) for field in kind}
-    return found if here else None
 
 
 def stored_key(layout: TableLayout, key: Mapping[str, Any]) -> list[Stored]:
