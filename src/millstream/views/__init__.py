@@ -1,5 +1,6 @@
 """Views: tables that jobs keep current and applications read, each with the position it is at.
 
+    moment_reads.py    what readers of all stores share: a question is asked of one moment
     view.py            what an application reads a view with; waiting.py: reads after its own writes
     sql.py             SQL over views, in memory
     conditions.py      PURE: what a scan asks of rows, the same in every store; keys.py: of keys
