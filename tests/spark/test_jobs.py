@@ -19,6 +19,7 @@ from millstream.processing.jobs.job import Job, ToView
 from millstream.processing.jobs.plan_shape import PlanShape
 from millstream.processing.jobs.prepared_job import session_for
 from millstream.processing.jobs.progress import JobProgress
+from millstream.processing.reading.topic_source import FORMAT
 from tests.clients.steps import read, unique_name
 from tests.support.waiting import eventually
 
@@ -322,3 +323,26 @@ def test_a_job_with_settings_has_those_of_the_apps_session(spark: SparkSession) 
         assert own.conf.get("spark.sql.shuffle.partitions") == "3"
     finally:
         spark.conf.set(name, "UTC")
+
+
+def test_no_two_jobs_share_the_variables_that_spark_keeps_with_a_source(
+    spark: SparkSession,
+) -> None:
+    """Spark changes them when a stream starts, unguarded: two that start at once broke both.
+
+    Put into one map at the same time, they left it with a wrong size, and no task with it could be
+    read any more (java.io.OptionalDataException), in this run and in every restart of the job.
+    """
+    jobs = [
+        Job(name=name, function=by_user, inputs={}, output=ToView(key=("url",)))
+        for name in ("one", "two")
+    ]
+    maps = {id_of_variables(session) for session in (spark, *(session_for(j, spark) for j in jobs))}
+    assert len(maps) == 3
+
+
+def id_of_variables(session: SparkSession) -> int:
+    jvm: Any = session._jvm
+    inside: Any = session._jsparkSession
+    source = inside.sessionState().dataSourceManager().lookupDataSource(FORMAT)
+    return int(jvm.System.identityHashCode(source.dataSourceCls().envVars()))

@@ -57,9 +57,13 @@ def open_session(
     session = _start(chosen, java)
     if is_local(chosen["spark.master"]) and _workers_have_this_pyspark():
         session.sparkContext.pythonExec = quiet_python()
+    register_sources(session)
+    return session
+
+
+def register_sources(session: SparkSession) -> None:
     session.dataSource.register(TopicSource)
     session.dataSource.register(TopicSink)
-    return session
 
 
 def make_active(session: SparkSession) -> None:

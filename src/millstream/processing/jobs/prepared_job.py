@@ -7,7 +7,7 @@ the function raises is told with the job and the line.
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -30,9 +30,7 @@ from millstream.processing.jobs.plan_reader import output_mode, read_plan
 from millstream.processing.jobs.plan_shape import Comparison, PlanShape, compare
 from millstream.processing.reading.event_time import current_event_time
 from millstream.processing.reading.frames import Reading, stream_frame
-from millstream.processing.reading.topic_source import TopicSource
-from millstream.processing.session import everywhere_settings, make_active
-from millstream.processing.writing.topic_sink import TopicSink
+from millstream.processing.session import make_active, register_sources
 from millstream.processing.writing.view_changes import KeptRows
 
 
@@ -154,17 +152,16 @@ def prepare(
 
 
 def session_for(job: Job, session: SparkSession) -> SparkSession:
-    """The app's session; for a job with settings one of its own, in the same Spark."""
-    if not job.settings:
-        return session
-    own = session.newSession()
+    """A copy of the app's session for this job alone, in the same Spark, with the job's settings.
+
+    Spark keeps one map of variables for each source that was registered, changes it when a stream
+    starts, and writes it into tasks meanwhile: two jobs that start at once must not share one.
+    """
+    inside: Any = session._jsparkSession
+    own = SparkSession(session.sparkContext, inside.cloneSession())
     make_active(own)  # otherwise it has the sources of the active one, as if they were Spark's
-    own.dataSource.register(TopicSource)
-    own.dataSource.register(TopicSink)
+    register_sources(own)
     make_active(session)
-    # A new session has what Spark was started with, which need not have been by us.
-    for name in everywhere_settings():
-        own.conf.set(name, session.conf.get(name) or "")
     for name, value in job.settings.items():
         own.conf.set(name, value)
     return own
