@@ -26,8 +26,8 @@ from millstream.base.ports import BatchReceipt
 from millstream.base.quantity import DAY_MS
 from millstream.schemas.declaration import schema_of
 from millstream.views.history import Keeping
-from millstream.views.stores.sqlite_reader import ViewReader
-from millstream.views.stores.sqlite_store import SqliteView
+from millstream.views.stores.sqlite.reader import ViewReader
+from millstream.views.stores.sqlite.store import SqliteView
 from millstream.views.view import View
 
 SCHEMA = "id BIGINT, sent_us BIGINT, name STRING, amount DOUBLE"

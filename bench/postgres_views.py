@@ -35,8 +35,8 @@ from tests.support.postgres_server import postgres_server
 
 from millstream.base.ports import BatchReceipt
 from millstream.schemas.declaration import schema_of
-from millstream.views.stores.postgres_staging import PostgresStaging, StagedPart
-from millstream.views.stores.postgres_store import PostgresStore, PostgresView
+from millstream.views.stores.postgres.staging import PostgresStaging, StagedPart
+from millstream.views.stores.postgres.store import PostgresStore, PostgresView
 
 ROUNDS = 4  # the first one finds an empty table, and does not count
 # One by one takes long, and its rate does not depend on how many.

@@ -26,8 +26,8 @@ import pyarrow as pa
 from millstream.base.ports import BatchReceipt
 from millstream.queues.outbox import Receipt
 from millstream.schemas.declaration import schema_of
-from millstream.views.stores.sqlite_reader import ViewReader
-from millstream.views.stores.sqlite_store import SqliteView
+from millstream.views.stores.sqlite.reader import ViewReader
+from millstream.views.stores.sqlite.store import SqliteView
 from millstream.views.view import View
 
 DDL = "id BIGINT, url STRING, count BIGINT, at TIMESTAMP"

@@ -77,7 +77,7 @@ class DeclaredViews:
         job = self._catalog.jobs.get(view)
         if job is not None and isinstance(job.output, ToView):
             return self.store_of(job)
-        from millstream.views.stores.sqlite_file import SqliteStore, view_file
+        from millstream.views.stores.sqlite.file import SqliteStore, view_file
 
         if (path := view_file(self._data, view)).exists():
             return SqliteStore(path, view=view, key=())
@@ -88,7 +88,7 @@ class DeclaredViews:
         output, home = job.output, self._home(job.output)
         choice: StoreChoice | None = output.store
         if choice is None:
-            from millstream.views.stores.sqlite_file import Sqlite
+            from millstream.views.stores.sqlite.file import Sqlite
 
             choice = Sqlite()
         if output.history_ms is not None and not getattr(choice, "keeps_history", False):

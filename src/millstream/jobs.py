@@ -210,7 +210,7 @@ class Jobs:
     ) -> "Verdict":
         """Recompute the view into a file of its own, as its job would write it."""
         from millstream.processing.jobs.recomputation import recomputed
-        from millstream.views.stores.sqlite_file import SqliteStore
+        from millstream.views.stores.sqlite.file import SqliteStore
         from millstream.views.verification import compared, write_whole
 
         assert isinstance(job.output, ToView)

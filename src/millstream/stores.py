@@ -8,24 +8,24 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from millstream.views.stores.delta_store import Delta
-    from millstream.views.stores.parquet_store import Parquet
-    from millstream.views.stores.postgres_store import Postgres
-    from millstream.views.stores.redis_store import Redis
-    from millstream.views.stores.search_store import SearchIndex
-    from millstream.views.stores.sqlite_file import Sqlite
-    from millstream.views.stores.topic_store import Topic
+    from millstream.views.stores.delta.store import Delta
+    from millstream.views.stores.parquet.store import Parquet
+    from millstream.views.stores.postgres.store import Postgres
+    from millstream.views.stores.redis.store import Redis
+    from millstream.views.stores.search.store import SearchIndex
+    from millstream.views.stores.sqlite.file import Sqlite
+    from millstream.views.stores.topic.store import Topic
 
 __all__ = ["Delta", "Parquet", "Postgres", "Redis", "SearchIndex", "Sqlite", "Topic"]
 
 HOMES = {
-    "Delta": "delta_store",
-    "Parquet": "parquet_store",
-    "Postgres": "postgres_store",
-    "Redis": "redis_store",
-    "SearchIndex": "search_store",
-    "Sqlite": "sqlite_file",
-    "Topic": "topic_store",
+    "Delta": "delta.store",
+    "Parquet": "parquet.store",
+    "Postgres": "postgres.store",
+    "Redis": "redis.store",
+    "SearchIndex": "search.store",
+    "Sqlite": "sqlite.file",
+    "Topic": "topic.store",
 }
 
 

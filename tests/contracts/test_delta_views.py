@@ -18,10 +18,10 @@ from millstream.base.ports import Fenced
 from millstream.schemas.declaration import schema_of
 from millstream.views.history import OutsideHistory
 from millstream.views.store import Home, ViewStore
-from millstream.views.stores import delta_store
 from millstream.views.stores.arrow_netting import netted_table
-from millstream.views.stores.delta_store import FILES_MAX, Delta, DeltaStore, DeltaWriter
-from millstream.views.stores.delta_table import DeltaFailed, added_files
+from millstream.views.stores.delta import store as delta_store
+from millstream.views.stores.delta.store import FILES_MAX, Delta, DeltaStore, DeltaWriter
+from millstream.views.stores.delta.table import DeltaFailed, added_files
 from millstream.views.table_layout import BadView
 from tests.contracts.view_store_contract import (
     COUNTS,

@@ -10,9 +10,10 @@ import pytest
 
 from millstream.schemas.declaration import schema_of
 from millstream.views.store import Home
-from millstream.views.stores import parquet_merge, view_lock
-from millstream.views.stores.parquet_manifest import ManifestDamaged
-from millstream.views.stores.parquet_store import (
+from millstream.views.stores import view_lock
+from millstream.views.stores.parquet import merge as parquet_merge
+from millstream.views.stores.parquet.manifest import ManifestDamaged
+from millstream.views.stores.parquet.store import (
     DROPPED_KEPT_MS,
     Parquet,
     ParquetStore,

@@ -20,9 +20,9 @@ from millstream.schemas.declaration import schema_of
 from millstream.views.conditions import are_met, conditions_of, rank, value_at
 from millstream.views.receipts import OwnedByAnother
 from millstream.views.store import BadQuestion, ViewReads
-from millstream.views.stores import postgres_connection
-from millstream.views.stores.postgres_catalog import NameTaken
-from millstream.views.stores.postgres_connection import (
+from millstream.views.stores.postgres import connection as postgres_connection
+from millstream.views.stores.postgres.catalog import NameTaken
+from millstream.views.stores.postgres.connection import (
     ServerAway,
     ServerFull,
     ServerRefused,
@@ -30,9 +30,9 @@ from millstream.views.stores.postgres_connection import (
     ViewBusy,
     ViewDamaged,
 )
-from millstream.views.stores.postgres_staging import PartLost
-from millstream.views.stores.postgres_store import PostgresStore, PostgresView
-from millstream.views.stores.postgres_values import CharacterZero
+from millstream.views.stores.postgres.staging import PartLost
+from millstream.views.stores.postgres.store import PostgresStore, PostgresView
+from millstream.views.stores.postgres.values import CharacterZero
 from millstream.views.table_layout import BadView, view_layout
 from tests.contracts.view_store_contract import (
     COUNTS,

@@ -15,14 +15,14 @@ from millstream.base.ports import Fenced
 from millstream.schemas.declaration import schema_of
 from millstream.views.receipts import ClaimLost, RowsLost
 from millstream.views.store import Home
-from millstream.views.stores.redis_link import (
+from millstream.views.stores.redis.link import (
     NotesUnreadable,
     RedisFull,
     RedisLink,
     RedisNotReached,
     RedisRefused,
 )
-from millstream.views.stores.redis_store import Redis, RedisStore, RedisView
+from millstream.views.stores.redis.store import Redis, RedisStore, RedisView
 from tests.contracts.view_store_contract import (
     COUNTS,
     OpenStore,

@@ -10,10 +10,10 @@ from millstream.base.disk import RealDisk
 from millstream.base.ports import Fenced
 from millstream.schemas.declaration import schema_of
 from millstream.views.store import BadQuestion, Home
-from millstream.views.stores.search_documents import KEY_CHARACTERS_MAX
-from millstream.views.stores.search_index import IndexFailed
-from millstream.views.stores.search_reader import HITS_MAX, QUERY_CHARACTERS_MAX
-from millstream.views.stores.search_store import SearchIndex, SearchStore
+from millstream.views.stores.search.documents import KEY_CHARACTERS_MAX
+from millstream.views.stores.search.index import IndexFailed
+from millstream.views.stores.search.reader import HITS_MAX, QUERY_CHARACTERS_MAX
+from millstream.views.stores.search.store import SearchIndex, SearchStore
 from millstream.views.table_layout import BadView, ChangedView
 from tests.contracts.view_store_contract import OpenStore, StoreContract, receipt, rows
 from tests.support.memory_directory import memory_directory

@@ -17,11 +17,11 @@ from millstream.base.errors import Retryable
 from millstream.base.ports import Fenced
 from millstream.schemas.declaration import schema_of
 from millstream.views.store import Home, NotInThisStore
-from millstream.views.stores.topic_clients import Topics
-from millstream.views.stores.topic_ledger import Transaction
-from millstream.views.stores.topic_reader import NotARowOfTheView, read_notes
-from millstream.views.stores.topic_store import Topic, TopicOfOthers, TopicStore, TopicView
-from millstream.views.stores.topic_tail import TopicTail
+from millstream.views.stores.topic.clients import Topics
+from millstream.views.stores.topic.ledger import Transaction
+from millstream.views.stores.topic.reader import NotARowOfTheView, read_notes
+from millstream.views.stores.topic.store import Topic, TopicOfOthers, TopicStore, TopicView
+from millstream.views.stores.topic.tail import TopicTail
 from tests.contracts.view_store_contract import (
     COUNTS,
     OpenStore,
@@ -254,8 +254,8 @@ class TestOneStep:
 CHILD = """
 import os, sys
 from millstream.schemas.declaration import schema_of
-from millstream.views.stores.topic_ledger import Transaction
-from millstream.views.stores.topic_store import TopicStore
+from millstream.views.stores.topic.ledger import Transaction
+from millstream.views.stores.topic.store import TopicStore
 from tests.contracts.view_store_contract import COUNTS, receipt, rows
 
 bootstrap, topic, step = sys.argv[1:]

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from millstream.views.stores.sqlite_file import SqliteStore
+from millstream.views.stores.sqlite.file import SqliteStore
 from tests.contracts.view_store_contract import OpenStore, StoreContract
 
 

@@ -16,7 +16,7 @@ KILLS = 5
 SUBSCRIBER = """
 import json, sys
 from pathlib import Path
-from millstream.views.stores.sqlite_reader import ViewReader
+from millstream.views.stores.sqlite.reader import ViewReader
 from millstream.views.view import View
 
 path, kept = Path(sys.argv[1]), Path(sys.argv[2])

@@ -7,7 +7,7 @@ import pytest
 from millstream.base.disk import Disk, DiskFull
 from millstream.schemas.declaration import schema_of
 from millstream.views.store import Row
-from millstream.views.stores.parquet_store import ParquetStore
+from millstream.views.stores.parquet.store import ParquetStore
 from tests.contracts.view_store_contract import COUNTS, changes, receipt, rows
 from tests.support.recording_disk import RecordingDisk
 from tests.support.simulated_disk import PowerCut, SimulatedDisk, Survival

@@ -19,7 +19,7 @@ from millstream.views.feed_follower import Follower, Slow, TooSlow, Wish
 from millstream.views.feed_source import ChangeSource, Forgotten, Recent
 from millstream.views.feeds import followed
 from millstream.views.store import Row
-from millstream.views.stores.sqlite_changes import SqliteChanges
+from millstream.views.stores.sqlite.changes import SqliteChanges
 from tests.support.listed_changes import ListedChanges
 from tests.support.view_job import ViewJob
 

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millstream.schemas.declaration import schema_of
-from millstream.views.stores import parquet_merge
-from millstream.views.stores.parquet_store import ParquetStore
+from millstream.views.stores.parquet import merge as parquet_merge
+from millstream.views.stores.parquet.store import ParquetStore
 from tests.contracts.view_store_contract import receipt, rows
 from tests.support.memory_directory import memory_directory
 

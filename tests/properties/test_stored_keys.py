@@ -13,7 +13,7 @@ from millstream.schemas.arrow_types import nullable_arrow_schema
 from millstream.values.key_encoder import KeyEncoder
 from millstream.views.conditions import Rank, rank
 from millstream.views.keys import key_values
-from millstream.views.stores.redis_values import RedisRows
+from millstream.views.stores.redis.values import RedisRows
 from millstream.views.stores.stored_keys import AFTER, StoredKeys, sortable_bound
 from millstream.views.table_layout import TableLayout, has_map, view_layout
 from tests.support.schema_strategies import rows, schemas

@@ -18,8 +18,8 @@ from millstream.schemas.arrow_types import nullable_arrow_schema
 from millstream.schemas.declaration import schema_of
 from millstream.views.store import Row, ViewReads
 from millstream.views.stores.arrow_reads import ArrowReads, Loaded
-from millstream.views.stores.sqlite_reader import ViewReader
-from millstream.views.stores.sqlite_store import SqliteView
+from millstream.views.stores.sqlite.reader import ViewReader
+from millstream.views.stores.sqlite.store import SqliteView
 from millstream.views.table_layout import view_layout
 from tests.support.naive_view import NaiveView, shown
 

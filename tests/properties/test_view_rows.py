@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from millstream.base.ports import BatchReceipt
 from millstream.base.schema import Field, Scalar, Schema, Struct
 from millstream.schemas.arrow_types import nullable_arrow_schema
-from millstream.views.stores.sqlite_reader import ViewReader
-from millstream.views.stores.sqlite_store import SqliteView
+from millstream.views.stores.sqlite.reader import ViewReader
+from millstream.views.stores.sqlite.store import SqliteView
 from tests.support.schema_strategies import rows, schemas
 
 KEY = "_id"  # few values, so that rows meet

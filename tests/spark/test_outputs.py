@@ -21,8 +21,8 @@ from millstream.processing.writing.output import start_topic, start_view
 from millstream.publishing import Publisher
 from millstream.schemas.declaration import schema_of
 from millstream.values.row_records import RowsDoNotFit
-from millstream.views.stores.sqlite_reader import ViewReader
-from millstream.views.stores.sqlite_store import SqliteView
+from millstream.views.stores.sqlite.reader import ViewReader
+from millstream.views.stores.sqlite.store import SqliteView
 from tests.clients.steps import Sent, create_topic, produce, read, unique_name
 from tests.spark.steps import WITHIN_S, error_of
 from tests.support.sale_message import Sale

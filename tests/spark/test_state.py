@@ -20,8 +20,8 @@ from millstream.processing.reading.frames import Reading, stream_frame
 from millstream.processing.state.state_view import content_of, state_stores
 from millstream.processing.writing.output import start_view
 from millstream.schemas.declaration import schema_of
-from millstream.views.stores.sqlite_reader import ViewReader
-from millstream.views.stores.sqlite_store import SqliteView
+from millstream.views.stores.sqlite.reader import ViewReader
+from millstream.views.stores.sqlite.store import SqliteView
 from tests.clients.steps import Sent, create_topic, produce, unique_name
 from tests.spark.feeds import Feed, noon, run_to_the_end
 from tests.spark.steps import WITHIN_S

@@ -94,7 +94,7 @@ def test_a_job_keeps_a_view_in_its_store_and_rebuilds_it_there(app: App, choice:
 def test_a_large_batch_goes_into_postgresql_in_parts(
     app: App, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from millstream.views.stores.postgres_store import PostgresView
+    from millstream.views.stores.postgres.store import PostgresView
 
     writes: list[int] = []
     whole = PostgresView.write

@@ -16,9 +16,9 @@ from millstream.base.ports import BatchReceipt
 from millstream.schemas.arrow_types import schema_to_arrow
 from millstream.schemas.declaration import schema_of
 from millstream.views.store import Home, StoreChoice, ViewStore
-from millstream.views.stores.delta_store import Delta
-from millstream.views.stores.parquet_store import Parquet
-from millstream.views.stores.search_store import SearchIndex
+from millstream.views.stores.delta.store import Delta
+from millstream.views.stores.parquet.store import Parquet
+from millstream.views.stores.search.store import SearchIndex
 
 COLUMNS = "id INT, n BIGINT, name STRING, _change STRING"
 KEYS = 200

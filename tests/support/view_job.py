@@ -11,7 +11,7 @@ from millstream.base.clock import Clock, system_clock
 from millstream.base.ports import BatchReceipt
 from millstream.schemas.declaration import schema_of
 from millstream.views.history import Keeping
-from millstream.views.stores.sqlite_store import SqliteView
+from millstream.views.stores.sqlite.store import SqliteView
 
 COUNTS = "url STRING, count BIGINT"
 BATCH = pa.schema([("url", pa.string()), ("count", pa.int64()), ("_change", pa.string())])

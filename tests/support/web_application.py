@@ -20,7 +20,7 @@ from millstream.queues.outbox import Receipt
 from millstream.schemas.arrow_types import nullable_arrow_schema
 from millstream.schemas.declaration import schema_of
 from millstream.views.store import Generation, Row
-from millstream.views.stores.sqlite_file import SqliteStore
+from millstream.views.stores.sqlite.file import SqliteStore
 from millstream.views.view import View
 from millstream.web.key_journal import KeyBook, KeyUse, require_same
 from millstream.web.ports import Declared

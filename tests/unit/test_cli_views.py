@@ -14,7 +14,7 @@ from millstream.processing.jobs.checkpoints import JobDirectory, first_manifest,
 from millstream.processing.jobs.plan_shape import PlanShape
 from millstream.processing.jobs.progress import JobProgress
 from millstream.schemas.declaration import schema_of
-from millstream.views.stores.sqlite_file import SqliteStore, view_file
+from millstream.views.stores.sqlite.file import SqliteStore, view_file
 from tests.contracts.view_store_contract import rows
 
 CODE = """

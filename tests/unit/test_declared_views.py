@@ -11,7 +11,7 @@ from millstream import App, stores
 from millstream.declared_views import NoHistoryThere, UnknownView
 from millstream.schemas.declaration import schema_of
 from millstream.views.store import Home, ViewStore
-from millstream.views.stores.sqlite_file import SqliteStore
+from millstream.views.stores.sqlite.file import SqliteStore
 from tests.contracts.view_store_contract import COUNTS, receipt, rows
 
 

@@ -62,7 +62,7 @@ def _job_directory(data: Path, job: str, *, must_exist: bool = True) -> "JobDire
 
 
 def _view_file(data: Path, job: str) -> Path:
-    from millstream.views.stores.sqlite_file import view_file
+    from millstream.views.stores.sqlite.file import view_file
 
     return view_file(data, job)
 
@@ -136,7 +136,7 @@ def _to_json(content: "StoreContent") -> dict[str, object]:
 def copy(job: Job, to: Copy, data: Data = None) -> None:
     """Copy a job's checkpoint and view, all of one moment, into a new directory."""
     from millstream.processing.state.checkpoint_copy import copy_job
-    from millstream.views.stores.sqlite_copy import copy_view
+    from millstream.views.stores.sqlite.copy import copy_view
 
     directory = _job_directory(data_directory(data), job)
     view = _view_file(data_directory(data), job)
@@ -160,7 +160,7 @@ def copy(job: Job, to: Copy, data: Data = None) -> None:
 def restore(job: Job, source: Copy, data: Data = None, yes: Yes = False) -> None:
     """Put a copy in the place of what a job has; the job goes on from there."""
     from millstream.processing.state.checkpoint_copy import VIEW, read_copy, restore_job
-    from millstream.views.stores.sqlite_copy import restore_view
+    from millstream.views.stores.sqlite.copy import restore_view
 
     found = read_copy(source)
     directory = _job_directory(data_directory(data), job, must_exist=False)

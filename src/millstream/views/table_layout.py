@@ -3,7 +3,7 @@
 Structs are laid flat: the column `window` of a frame, a struct of start and end, is kept in
 `window.start` and `window.end`, so that each can be compared, sorted and part of the key. Outside
 the key a struct may be null: then `window` itself is a column, 1 or null. Arrays and maps are one
-text of JSON. How each value is kept is each store's own (`stores/sqlite_values.py`).
+text of JSON. How each value is kept is each store's own (`stores/sqlite/values.py`).
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -85,7 +85,7 @@ def install() -> None:
     from millstream.processing.reading.stream_planner import StreamPlanner
     from millstream.processing.writing.row_transaction import RowTransaction
     from millstream.processing.writing.view_changes import ViewChanges
-    from millstream.views.stores.sqlite_store import SqliteView
+    from millstream.views.stores.sqlite.store import SqliteView
 
     around(StreamPlanner, "next_position", after="source-planned")
     around(RangeReader, "read", before="source-before-read")

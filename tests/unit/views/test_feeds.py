@@ -21,10 +21,10 @@ from millstream.views.feeds import (
     TooSlow,
 )
 from millstream.views.store import BadQuestion
-from millstream.views.stores.sqlite_changes import NoPastYet
-from millstream.views.stores.sqlite_copy import copy_view, restore_view
-from millstream.views.stores.sqlite_file import SqliteStore
-from millstream.views.stores.sqlite_reader import ViewReader
+from millstream.views.stores.sqlite.changes import NoPastYet
+from millstream.views.stores.sqlite.copy import copy_view, restore_view
+from millstream.views.stores.sqlite.file import SqliteStore
+from millstream.views.stores.sqlite.reader import ViewReader
 from millstream.views.view import View
 from tests.support.view_job import ViewJob
 from tests.support.waiting import eventually

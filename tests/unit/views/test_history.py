@@ -22,9 +22,9 @@ from millstream.views.history import (
     OutsideHistory,
     time_ms_of,
 )
-from millstream.views.stores.sqlite_history import COLUMNS_MAX
-from millstream.views.stores.sqlite_reader import ViewReader
-from millstream.views.stores.sqlite_store import SqliteView
+from millstream.views.stores.sqlite.history import COLUMNS_MAX
+from millstream.views.stores.sqlite.reader import ViewReader
+from millstream.views.stores.sqlite.store import SqliteView
 from millstream.views.table_layout import BadView
 from tests.support.view_job import ViewJob
 

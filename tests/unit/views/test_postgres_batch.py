@@ -13,7 +13,7 @@ from millstream.base.changes import CHANGES, DELETE, INSERT, RETRACT, UPSERT
 from millstream.schemas.arrow_types import schema_to_arrow
 from millstream.schemas.declaration import schema_of
 from millstream.views.netting import BadChange, Netted, in_order, net
-from millstream.views.stores.postgres_batch import CopiedBatch, copied_batch
+from millstream.views.stores.postgres.batch import CopiedBatch, copied_batch
 from millstream.views.table_layout import NullKey, TableLayout, view_layout
 
 DDL = "k INT, s STRING, n INT"

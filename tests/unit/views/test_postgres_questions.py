@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from millstream.views.store import BadQuestion
-from millstream.views.stores.postgres_questions import own_sql
+from millstream.views.stores.postgres.questions import own_sql
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 from redis import exceptions
 
 from millstream.base.errors import Rejected, Retryable
-from millstream.views.stores.redis_link import (
+from millstream.views.stores.redis.link import (
     RedisFull,
     RedisLink,
     RedisMissing,

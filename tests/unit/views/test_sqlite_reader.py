@@ -10,8 +10,8 @@ import pytest
 
 from millstream.schemas.declaration import schema_of
 from millstream.views.store import ViewNotFound
-from millstream.views.stores.sqlite_reader import IDLE_MAX, ViewReader
-from millstream.views.stores.sqlite_store import SqliteView
+from millstream.views.stores.sqlite.reader import IDLE_MAX, ViewReader
+from millstream.views.stores.sqlite.store import SqliteView
 from tests.contracts.view_store_contract import COUNTS, receipt, rows
 
 

@@ -15,8 +15,8 @@ import pytest
 from millstream.base.disk import DiskFull
 from millstream.schemas.declaration import schema_of
 from millstream.views.store import BadQuestion, ViewNotFound
-from millstream.views.stores.sqlite_reader import ViewReader
-from millstream.views.stores.sqlite_store import NotAView, SqliteView, ViewDamaged, open_for_writing
+from millstream.views.stores.sqlite.reader import ViewReader
+from millstream.views.stores.sqlite.store import NotAView, SqliteView, ViewDamaged, open_for_writing
 from millstream.views.table_layout import BadView
 from tests.contracts.view_store_contract import COUNTS, receipt, rows
 

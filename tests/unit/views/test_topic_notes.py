@@ -4,7 +4,7 @@ import pytest
 
 from millstream.schemas.declaration import schema_of
 from millstream.views.receipts import KeptReceipt
-from millstream.views.stores.topic_notes import (
+from millstream.views.stores.topic.notes import (
     BadNote,
     KeptGeneration,
     TopicNotes,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from millstream.views.store import ViewReads
-from millstream.views.stores.sqlite_file import SqliteStore
+from millstream.views.stores.sqlite.file import SqliteStore
 from millstream.views.verification import ViewDiffers, compared, is_in_sample, write_whole
 from tests.contracts.view_store_contract import rows
 

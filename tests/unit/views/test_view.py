@@ -13,9 +13,9 @@ from millstream.base.ports import BatchReceipt, Positions
 from millstream.queues.outbox import Receipt
 from millstream.schemas.declaration import schema_of
 from millstream.views.store import BadQuestion, NotInThisStore, Row, ViewReads
-from millstream.views.stores.sqlite_file import SqliteStore
-from millstream.views.stores.sqlite_reader import ViewReader
-from millstream.views.stores.sqlite_store import SqliteView
+from millstream.views.stores.sqlite.file import SqliteStore
+from millstream.views.stores.sqlite.reader import ViewReader
+from millstream.views.stores.sqlite.store import SqliteView
 from millstream.views.view import View
 from millstream.views.waiting import NotFreshYet, NotReadByView
 from tests.contracts.view_store_contract import COUNTS, rows

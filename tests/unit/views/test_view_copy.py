@@ -6,9 +6,9 @@ import pytest
 
 from millstream.base.ports import Fenced
 from millstream.schemas.declaration import schema_of
-from millstream.views.stores.sqlite_copy import copy_view, restore_view
-from millstream.views.stores.sqlite_reader import ViewReader
-from millstream.views.stores.sqlite_store import SqliteView
+from millstream.views.stores.sqlite.copy import copy_view, restore_view
+from millstream.views.stores.sqlite.reader import ViewReader
+from millstream.views.stores.sqlite.store import SqliteView
 from tests.contracts.view_store_contract import COUNTS, receipt, rows
 
 

@@ -5,7 +5,7 @@ import pyarrow.compute as pc
 
 from millstream.base.schema import ListOf
 from millstream.schemas.arrow_types import nullable_arrow_schema
-from millstream.views.stores.sqlite_values import storing
+from millstream.views.stores.sqlite.values import storing
 from millstream.views.table_layout import StoredColumn, TableLayout
 
 

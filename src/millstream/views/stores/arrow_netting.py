@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from millstream.base.changes import CHANGE, DELETE, ORDER, UPSERT
 from millstream.views.netting import StoredRow, change_orders, change_words, in_order, net
 from millstream.views.stores.arrow_columns import fitted_rows, key_table, leaf
-from millstream.views.stores.sqlite_values import stored_columns
+from millstream.views.stores.sqlite.values import stored_columns
 from millstream.views.table_layout import NullKey, TableLayout
 
 

@@ -1,0 +1,1 @@
+"""Views in Delta Lake tables, through `deltalake`: no JVM."""

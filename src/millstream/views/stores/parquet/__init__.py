@@ -1,0 +1,1 @@
+"""Views in Parquet files, for everything that reads files."""

@@ -1,0 +1,1 @@
+"""Views in tables of PostgreSQL."""

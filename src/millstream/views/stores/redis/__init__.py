@@ -1,0 +1,1 @@
+"""Views in Redis: a cache that is written by the log."""

@@ -1,0 +1,1 @@
+"""Views in a full-text index, through `tantivy`."""

@@ -1,0 +1,1 @@
+"""Views in SQLite, the store that needs nothing else; with history and feeds."""

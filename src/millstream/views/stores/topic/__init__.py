@@ -1,0 +1,1 @@
+"""Views in a compacted topic, for every client of Kafka."""
