@@ -14,7 +14,6 @@ MILLSTREAM_BROKERS=... and MILLSTREAM_SPARK=... (or millstream.toml) point the s
 clusters; then nothing is started.
 """
 
-import difflib
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
@@ -31,6 +30,7 @@ from millstream.base.declared import (
     LossPolicy,
     duration_ms,
 )
+from millstream.base.near_names import did_you_mean, there_are
 from millstream.client_protection import protection_config
 from millstream.declarations import Columns, Duration, columns, declared_table, declared_topic
 from millstream.declared_views import DeclaredViews
@@ -277,11 +277,9 @@ class App:
         Gives a receipt for each row: where it is in the topic.
         """
         if topic not in self.catalog.inputs:
-            known = sorted(self.catalog.inputs)
-            near = difflib.get_close_matches(topic, known, n=1)
-            hint = f". Did you mean {near[0]}?" if near else ""
-            told = ", ".join(known) or "none"
-            raise BadDeclaration(f"{topic!r} is no topic of this app (there are: {told}){hint}")
+            known = self.catalog.inputs
+            told = f"{topic!r} is no topic of this app (there are: {there_are(known)})"
+            raise BadDeclaration(f"{told}. {did_you_mean(topic, known)}".rstrip(". "))
         with self._lock:
             if self._publisher is None:
                 self._publisher = Publisher(

@@ -4,12 +4,12 @@ A view is declared with its job, in the catalog; here is where its rows are. Ope
 before a store needs one, and starts no broker before a store asks how to reach it.
 """
 
-import difflib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from millstream.base.declared import BadDeclaration
+from millstream.base.near_names import did_you_mean, there_are
 from millstream.processing.jobs.catalog import Catalog
 from millstream.processing.jobs.job import Job, ToView
 from millstream.views.store import Home, StoreChoice, ViewStore
@@ -18,10 +18,8 @@ from millstream.views.store import Home, StoreChoice, ViewStore
 class UnknownView(BadDeclaration):
     def __init__(self, *, app: str, view: str, known: Iterable[str]) -> None:
         known = sorted(known)
-        near = difflib.get_close_matches(view, known, n=1)
-        hint = f". Did you mean {near[0]}?" if near else ""
-        there = ", ".join(known) or "none"
-        super().__init__(f"app {app} has no view {view!r} (there are: {there}){hint}")
+        told = f"app {app} has no view {view!r} (there are: {there_are(known)})"
+        super().__init__(f"{told}. {did_you_mean(view, known)}".rstrip(". "))
         self.app, self.view, self.known = app, view, known
 
 

@@ -128,12 +128,16 @@ def _is_there(brokers: str, client: Mapping[str, Any], topic: str) -> bool:
 def record_maker(declared: Declared) -> ToRecord:
     if declared.schema is None:
         return lambda row: raw_record(declared.name, row)
-    from millstream.values.row_records import row_records  # needs pyarrow
+    from millstream.values.row_records import BadRow, row_records  # needs pyarrow
 
     records = row_records(declared, declared.schema)
+    is_table = isinstance(declared, DeclaredTable)
 
     def to_record(row: Any) -> Record:
         key, value = records.record(row)
+        if is_table and key is None:
+            problem = f"a row of a table needs its key, {', '.join(declared.key)}"
+            raise BadRow(topic=declared.name, row=row, problem=problem)
         return Record(key=key, value=value)
 
     return to_record

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeVar, cast
 
 from millstream.base.errors import Rejected
+from millstream.base.near_names import did_you_mean
 from millstream.base.quantity import (
     DAY_MS,
     GIB,
@@ -801,7 +802,7 @@ class BadSetting(Rejected):
 
 class UnknownSetting(Rejected):
     def __init__(self, *, table: str, name: str, known: Sequence[str]) -> None:
-        super().__init__(f"no {table} setting {name!r}{_did_you_mean(name, list(known))}")
+        super().__init__(f"no {table} setting {name!r}. {_hint(name, list(known))}")
         self.table, self.name, self.known = table, name, known
 
 
@@ -847,17 +848,16 @@ def _check_names(path: Path, tables: Mapping[str, object]) -> None:
     known = {table.TABLE: [item.name for item in settings_of(table)] for table in TABLES}
     for table, values in tables.items():
         if table not in known or not isinstance(values, dict):
-            problem = f"no table [{table}]{_did_you_mean(table, list(known))}"
+            problem = f"no table [{table}]. {_hint(table, list(known))}"
             raise BadConfigFile(path=path, problem=problem)
         for name in values:
             if name not in known[table]:
-                problem = f"[{table}] has no setting {name}{_did_you_mean(name, known[table])}"
+                problem = f"[{table}] has no setting {name}. {_hint(name, known[table])}"
                 raise BadConfigFile(path=path, problem=problem)
 
 
-def _did_you_mean(word: str, known: list[str]) -> str:
-    near = difflib.get_close_matches(word, known, n=1)
-    return f". Did you mean {near[0]}?" if near else f". There are: {', '.join(known)}"
+def _hint(word: str, known: list[str]) -> str:
+    return did_you_mean(word, known, otherwise=f"There are: {', '.join(known)}")
 
 
 def unknown_variables(env: Mapping[str, str]) -> list[str]:

@@ -66,6 +66,13 @@ def test_a_bad_row_keeps_back_all_of_its_call(
     assert publisher.publish(topic, {"id": 1}).offset == 0
 
 
+def test_a_row_of_a_table_needs_its_key(publisher: Publisher, name: str) -> None:
+    """Nobody could read it: a table is by key."""
+    table = DeclaredTable(name=name, schema=schema_of("id BIGINT, item STRING"), key=("id",))
+    with pytest.raises(BadRow, match="a row of a table needs its key, id"):
+        publisher.publish(table, {"item": "tea"})
+
+
 def test_a_table_is_compacted_and_takes_deletes(
     bootstrap: str, publisher: Publisher, admin: AdminClient, name: str
 ) -> None:

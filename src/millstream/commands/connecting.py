@@ -3,7 +3,6 @@
 librdkafka's errors are translated here, once. Works with Millstream's broker and with Kafka alike.
 """
 
-import difflib
 import logging
 import re
 import socket
@@ -13,6 +12,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from millstream.base.errors import MillstreamError, Rejected, Retryable
+from millstream.base.near_names import did_you_mean
 from millstream.client_protection import protection_config
 from millstream.settings import Address, ClientSettings, load
 
@@ -58,13 +58,12 @@ class TopicNotFound(Rejected):
     """`creatable` when a new topic would serve the caller: not to delete or describe it."""
 
     def __init__(self, *, topic: str, known: Iterable[str] = (), creatable: bool = False) -> None:
-        near = difflib.get_close_matches(topic, list(known), n=1)
-        if near:
-            hint = f"Did you mean {near[0]}?"
-        elif creatable:
-            hint = f"Create it with `millstream topics create {topic}`"
-        else:
-            hint = "`millstream topics list` shows those that do"
+        otherwise = (
+            f"Create it with `millstream topics create {topic}`"
+            if creatable
+            else "`millstream topics list` shows those that do"
+        )
+        hint = did_you_mean(topic, known, otherwise=otherwise)
         super().__init__(f"Topic {topic} does not exist. {hint}")
         self.topic = topic
 
@@ -84,10 +83,8 @@ class InternalTopic(Rejected):
 
 class GroupNotFound(Rejected):
     def __init__(self, *, group: str, known: Iterable[str] = ()) -> None:
-        near = difflib.get_close_matches(group, list(known), n=1)
-        hint = (
-            f"Did you mean {near[0]}?" if near else "`millstream groups list` shows those that do"
-        )
+        listed = "`millstream groups list` shows those that do"
+        hint = did_you_mean(group, known, otherwise=listed)
         super().__init__(f"Group {group} does not exist. {hint}")
         self.group = group
 

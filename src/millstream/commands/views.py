@@ -309,7 +309,8 @@ def rebuild(
     if json:
         typer.echo(json_text.dumps({"view": view, "generation": number}))  # as all lines before it
     else:
-        say(f"Readers of view {view} see generation {number} now.")
+        compared = "" if no_verify else f"A recomputation of {sample:g} % of the keys agrees. "
+        say(f"{compared}Readers of view {view} see generation {number} now.")
 
 
 @contextmanager

@@ -4,7 +4,6 @@ Works with Millstream's broker and with Apache Kafka alike. Patient: a job outli
 its broker.
 """
 
-import difflib
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -13,6 +12,7 @@ from typing import Any, TypeVar
 from confluent_kafka import KafkaError, KafkaException
 
 from millstream.base.errors import MillstreamError, Rejected, Retryable
+from millstream.base.near_names import did_you_mean
 
 T = TypeVar("T")
 
@@ -64,10 +64,8 @@ class RefusedByBroker(Rejected):
 
 class TopicNotFound(Rejected):
     def __init__(self, *, topic: str, known: Iterable[str]) -> None:
-        near = difflib.get_close_matches(topic, list(known), n=1)
-        hint = (
-            f"Did you mean {near[0]}?" if near else f"`millstream topics create {topic}` makes it"
-        )
+        makes_it = f"`millstream topics create {topic}` makes it"
+        hint = did_you_mean(topic, known, otherwise=makes_it)
         super().__init__(f"Topic {topic} does not exist. {hint}")
         self.topic = topic
 

@@ -27,9 +27,11 @@ POLL_SECONDS = 0.5
 
 
 class SchemasUnavailable(Retryable):
-    def __init__(self, *, topic: str, doing: str, reason: str) -> None:
-        super().__init__(f"cannot {doing} {topic}: {reason}. Is the broker up? Try again")
-        self.topic, self.doing, self.reason = topic, doing, reason
+    def __init__(self, *, topic: str, brokers: str, doing: str, reason: str) -> None:
+        super().__init__(
+            f"cannot {doing} {topic} at {brokers}: {reason}. Is the broker up? Try again"
+        )
+        self.topic, self.brokers, self.doing, self.reason = topic, brokers, doing, reason
 
 
 class UnfitSchemaTopic(Rejected):
@@ -95,7 +97,7 @@ class SchemaTopic:
             if found is not None:
                 return found
         reason = f"{PROPOSALS_MAX} times another writer was first"
-        raise SchemasUnavailable(topic=self.name, doing="register a schema in", reason=reason)
+        raise self._unavailable(doing="register a schema in", reason=reason)
 
     def latest(self, topic: str) -> SchemaVersion:
         self.refresh()
@@ -143,7 +145,7 @@ class SchemaTopic:
         self._producer.flush(self._timeout_s + 1)
         if reports != [None]:
             reason = reports[0].str() if reports and reports[0] else "no answer in time"
-            raise SchemasUnavailable(topic=self.name, doing="write to", reason=reason)
+            raise self._unavailable(doing="write to", reason=reason)
 
     def _producer_config(self) -> dict[str, Any]:
         return self._client | {
@@ -152,13 +154,17 @@ class SchemaTopic:
             "linger.ms": 0,
         }
 
+    def _unavailable(self, *, doing: str, reason: str) -> SchemasUnavailable:
+        brokers = str(self._client.get("bootstrap.servers"))
+        return SchemasUnavailable(topic=self.name, brokers=brokers, doing=doing, reason=reason)
+
     def refresh(self) -> None:
         """Read all that is there now."""
         try:
             self._refresh()
         except KafkaException as error:
             reason = error.args[0].str()
-            raise SchemasUnavailable(topic=self.name, doing="read", reason=reason) from None
+            raise self._unavailable(doing="read", reason=reason) from None
 
     def _refresh(self) -> None:
         if self._consumer is None:
@@ -172,7 +178,7 @@ class SchemaTopic:
                 self._apply(message)
             elif monotonic() > deadline:
                 reason = f"nothing came after offset {self._read_to} of {end}"
-                raise SchemasUnavailable(topic=self.name, doing="read", reason=reason)
+                raise self._unavailable(doing="read", reason=reason)
 
     def _open_consumer(self) -> Consumer:
         self._ensure_topic()

@@ -31,6 +31,7 @@ CONDITION = re.compile(
 )
 # Of one question, in all its conditions: each is a parameter, and SQLite takes 32,766 of them.
 VALUES_MAX = 10_000
+SIGNS = frozenset("<>=!~")
 
 Rank = tuple[Any, ...]
 NAN_RANK, NULL_RANK = (1,), (2,)
@@ -114,7 +115,9 @@ def named_column(layout: TableLayout, name: str) -> StoredColumn:
     found = layout.column(name)
     if found is None or found.says_presence:
         known = ", ".join(one.name for one in layout.columns if not one.says_presence)
-        raise BadQuestion(f"view {layout.view} has no column {name} to compare: {known}")
+        told = f"view {layout.view} has no column {name} to compare: {known}"
+        operators = ", ".join(MEETS)
+        raise BadQuestion(f"{told}. Operators are {operators}" if set(name) & SIGNS else told)
     return found
 
 

@@ -91,6 +91,7 @@ def test_a_row_does_not_meet_others(where: dict[str, Any]) -> None:
         ({"user": 1}, "view counts has no column user to compare: url, count"),
         ({"w": {"start": 1}}, "has no column w to compare"),
         ({'url" OR 1=1 --': 1}, "has no column"),
+        ({"count >>": 1}, "has no column count > to compare.*Operators are =, !=, <"),
         ({"count": "many"}, "`count`: expected BIGINT, found 'many'"),
         ({"count >": None}, "count > null is never true"),
         ({"url starts with": None}, "url starts with null is never true"),

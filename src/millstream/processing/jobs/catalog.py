@@ -4,11 +4,11 @@ A job finds its inputs here when it is declared, so a misspelt parameter is an e
 not when the job runs.
 """
 
-import difflib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from millstream.base.declared import BadDeclaration, DeclaredTable, DeclaredTopic
+from millstream.base.near_names import did_you_mean, there_are
 from millstream.processing.jobs.job import Job, ToView
 
 Declared = DeclaredTopic | DeclaredTable
@@ -17,20 +17,20 @@ Declared = DeclaredTopic | DeclaredTable
 class UnknownInput(BadDeclaration):
     def __init__(self, *, job: str, name: str, known: Iterable[str]) -> None:
         known = sorted(known)
-        near = difflib.get_close_matches(name, known, n=1)
-        there = ", ".join(known) or "none"
-        hint = f"Did you mean {near[0]}?" if near else "Declare it first, with app.topic(...)"
+        hint = did_you_mean(name, known, otherwise="Declare it first, with app.topic(...)")
         super().__init__(
-            f"job {job}: {name!r} is no topic, table or view of this app (there are: {there}). "
-            f"{hint}"
+            f"job {job}: {name!r} is no topic, table or view of this app "
+            f"(there are: {there_are(known)}). {hint}"
         )
         self.job, self.name, self.known = job, name, known
 
 
 class UnknownJob(BadDeclaration):
     def __init__(self, *, name: str, known: Iterable[str]) -> None:
-        there = ", ".join(sorted(known)) or "none"
-        super().__init__(f"no job {name!r} in this app. There are: {there}")
+        known = sorted(known)
+        hint = did_you_mean(name, known)
+        told = f"no job {name!r} in this app. There are: {there_are(known)}"
+        super().__init__(f"{told}. {hint}".rstrip(". "))
         self.name = name
 
 
