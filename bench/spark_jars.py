@@ -1,6 +1,7 @@
-"""Where the jars of Spark's own Kafka connector are, fetched once per checkout with Maven.
+"""Where the jars are that benchmarks put into Spark, fetched once per checkout with Maven.
 
-They go to `.cache/spark-kafka-4.2.0/`. No later connector is published; it runs on Spark 4.3.
+Spark's own Kafka connector goes to `.cache/spark-kafka-4.2.0/`. No later connector is published; it
+runs on Spark 4.3. The JDBC driver of PostgreSQL and delta-spark go to `.cache/spark-stores/`.
 """
 
 from pathlib import Path
@@ -13,8 +14,21 @@ CONNECTOR = MavenJars(
     pom=Path(__file__).with_name("spark-kafka-pom.xml"),
     sign="spark-sql-kafka-*.jar",
 )
+STORES = MavenJars(
+    name="spark-stores",
+    pom=Path(__file__).with_name("store-rates-pom.xml"),
+    sign="delta-spark_*.jar",
+)
 
 
 def connector_jars() -> str:
     """As Spark's setting `spark.jars` wants them; fetches them on the first call."""
-    return ",".join(str(jar) for jar in sorted(CONNECTOR.fetched().glob("*.jar")))
+    return listed(CONNECTOR)
+
+
+def store_jars() -> str:
+    return listed(STORES)
+
+
+def listed(jars: MavenJars) -> str:
+    return ",".join(str(jar) for jar in sorted(jars.fetched().glob("*.jar")))

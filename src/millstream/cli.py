@@ -18,6 +18,7 @@ from millstream.commands import (
     acls,
     archive,
     broker,
+    capture,
     certs,
     consume,
     groups,
@@ -146,6 +147,7 @@ app.add_typer(queues.app, name="queues")
 app.add_typer(late.app, name="late")
 app.add_typer(state.app, name="state")
 app.add_typer(views.app, name="views")
+app.add_typer(capture.app, name="capture")
 app.add_typer(users.app, name="users")
 app.add_typer(acls.app, name="acls")
 app.command("certs", cls=PlainCommand)(certs.certs)

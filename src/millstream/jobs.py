@@ -341,13 +341,15 @@ class Jobs:
     def _make_topics(self, jobs: list[Job], config: Mapping[str, Any]) -> None:
         """Inputs that are not there: made on the app's own broker, or where partitions= says so.
 
-        Elsewhere a topic that is missing is more likely misspelt than new.
+        Elsewhere a topic that is missing is more likely misspelt than new; not a captured table's,
+        whose capture may have started just now.
         """
+        makes_all, captured = self._owns_broker(), self._catalog.captured_topics(jobs)
         inputs = {one.name: one for job in jobs for one in self._catalog.inputs_of(job).values()}
         for declared in inputs.values():
             if declared.name in self._changes:
                 self._make_changes_topic(declared.name, config)
-            elif self._owns_broker() or declared.partitions is not None:
+            elif makes_all or declared.partitions is not None or declared.name in captured:
                 make_declared_topic(config, declared)
 
     def _make_changes_topic(self, name: str, config: Mapping[str, Any]) -> None:
@@ -361,7 +363,8 @@ class Jobs:
         with SchemaTopic(config, name=load(ClientSettings).schemas_topic) as schemas:
             for job in jobs:
                 for declared in self._catalog.inputs_of(job).values():
-                    settle_reader(schemas, declared)
+                    if declared.encoding != "debezium":  # its database says what it holds
+                        settle_reader(schemas, declared)
                 output = job.output
                 if isinstance(output, ToTopic) and output.topic in self._catalog.inputs:
                     settle_writer(schemas, self._catalog.inputs[output.topic])

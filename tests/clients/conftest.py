@@ -12,55 +12,41 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from tests.clients.steps import unique_name
-from tests.support.apache_kafka import ApacheKafka
+from tests.conftest import (
+    CONSUMER_HEARTBEAT_MS,
+    CONSUMER_SESSION_MS,
+    SHARE_HEARTBEAT_MS,
+    SHARE_SESSION_MS,
+)
 from tests.support.kafka_jars import MissingToolError, java_command, kafka_classpath
 
-# Some tests write old timestamps: retention must not come while they look.
-KEEPS_OLD_RECORDS = {
-    "log.retention.check.interval.ms": "3600000",
-    "log.initial.task.delay.ms": "3600000",  # the first look: 30 s by default
-}
-# Of consumer groups (KIP-848) the broker sets the pace: a crash is to be noticed soon.
-CONSUMER_SESSION_MS = 6_000
-CONSUMER_HEARTBEAT_MS = 200
-# And of share groups.
-SHARE_SESSION_MS = 6_000
-SHARE_HEARTBEAT_MS = 200
-QUICK_GROUPS = {
-    "group.consumer.session.timeout.ms": f"{CONSUMER_SESSION_MS}",
-    "group.consumer.min.session.timeout.ms": f"{CONSUMER_SESSION_MS}",
-    "group.consumer.heartbeat.interval.ms": f"{CONSUMER_HEARTBEAT_MS}",
-    "group.consumer.min.heartbeat.interval.ms": f"{CONSUMER_HEARTBEAT_MS}",
-    "group.share.session.timeout.ms": f"{SHARE_SESSION_MS}",
-    "group.share.min.session.timeout.ms": f"{SHARE_SESSION_MS}",
-    "group.share.heartbeat.interval.ms": f"{SHARE_HEARTBEAT_MS}",
-    "group.share.min.heartbeat.interval.ms": f"{SHARE_HEARTBEAT_MS}",
-}
-# The shortest lock of a share group that Millstream allows; Kafka's own is 15 s unless told so.
-QUICK_LOCKS = {"group.share.min.record.lock.duration.ms": "1000"}
 # A run that was started in the background ignores SIGINT, and so would the commands that it starts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 BROKERS = ["millstream", pytest.param("apache-kafka", marks=pytest.mark.full)]
 
 
-@pytest.fixture(scope="session", params=BROKERS)
-def bootstrap(request: pytest.FixtureRequest) -> Iterator[str]:
-    """The address of a running broker, one per session and kind."""
-    if request.param == "apache-kafka":
-        with ApacheKafka(extra_properties=KEEPS_OLD_RECORDS | QUICK_GROUPS | QUICK_LOCKS) as kafka:
-            yield kafka.bootstrap
-    else:
-        from millstream import Broker  # here, so that Kafka's half runs without ours
+@pytest.fixture(scope="session")
+def quick_millstream() -> Iterator[str]:
+    """Ours, with the settings of `apache_kafka`."""
+    from millstream import Broker  # here, so that Kafka's half runs without ours
 
-        with Broker(
-            retention_check_interval_ms="1h",
-            group_consumer_session_timeout_ms=f"{CONSUMER_SESSION_MS}ms",
-            group_consumer_heartbeat_interval_ms=f"{CONSUMER_HEARTBEAT_MS}ms",
-            group_share_session_timeout_ms=f"{SHARE_SESSION_MS}ms",
-            group_share_heartbeat_interval_ms=f"{SHARE_HEARTBEAT_MS}ms",
-        ) as broker:
-            yield broker.bootstrap
+    with Broker(
+        retention_check_interval_ms="1h",
+        group_consumer_session_timeout_ms=f"{CONSUMER_SESSION_MS}ms",
+        group_consumer_heartbeat_interval_ms=f"{CONSUMER_HEARTBEAT_MS}ms",
+        group_share_session_timeout_ms=f"{SHARE_SESSION_MS}ms",
+        group_share_heartbeat_interval_ms=f"{SHARE_HEARTBEAT_MS}ms",
+    ) as broker:
+        yield broker.bootstrap
+
+
+@pytest.fixture(scope="session", params=BROKERS)
+def bootstrap(request: pytest.FixtureRequest) -> str:
+    """The address of a running broker, one per session and kind."""
+    is_kafka = request.param == "apache-kafka"
+    address: str = request.getfixturevalue("apache_kafka" if is_kafka else "quick_millstream")
+    return address
 
 
 @pytest.fixture

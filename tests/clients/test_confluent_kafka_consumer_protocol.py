@@ -13,7 +13,6 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not re-expo
     NewPartitions,
 )
 
-from tests.clients.conftest import CONSUMER_SESSION_MS
 from tests.clients.member_processes import Members
 from tests.clients.protocol_member import config_of, open_member
 from tests.clients.steps import (
@@ -25,6 +24,7 @@ from tests.clients.steps import (
     take,
     values_of,
 )
+from tests.conftest import CONSUMER_SESSION_MS
 
 PARTITIONS = 4
 

@@ -14,7 +14,6 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not re-expo
     NewPartitions,
 )
 
-from tests.clients.conftest import SHARE_SESSION_MS
 from tests.clients.share_group_steps import (
     configure_group,
     describe_share_group,
@@ -23,6 +22,7 @@ from tests.clients.share_group_steps import (
     positions_of,
 )
 from tests.clients.steps import WITHIN_S, create_topic, eventually, numbered, produce
+from tests.conftest import SHARE_SESSION_MS
 
 pytestmark = pytest.mark.timeout(120)
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from tests.clients.conftest import CONSUMER_SESSION_MS
 from tests.clients.member_processes import Members
 from tests.clients.steps import create_topic, eventually, numbered, produce
+from tests.conftest import CONSUMER_SESSION_MS
 from tests.support.java_tools import TOOLS, java_class_command, run_class, run_tool
 
 pytestmark = [pytest.mark.timeout(600), pytest.mark.usefixtures("kafka_tools")]

@@ -5,7 +5,6 @@ import subprocess
 import sys
 import threading
 import uuid
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -30,7 +29,6 @@ from tests.contracts.view_store_contract import (
     receipt,
     rows,
 )
-from tests.support.apache_kafka import ApacheKafka
 from tests.support.waiting import eventually
 
 PARTITIONS = 3
@@ -57,17 +55,11 @@ class TestMillstream(TopicContract):
         return opener(millstream_broker.bootstrap)
 
 
-@pytest.fixture(scope="module")
-def kafka() -> Iterator[ApacheKafka]:
-    with ApacheKafka() as kafka:
-        yield kafka
-
-
 @pytest.mark.full
 class TestApacheKafka(TopicContract):
     @pytest.fixture
-    def store(self, kafka: ApacheKafka) -> OpenStore:
-        return opener(kafka.bootstrap)
+    def store(self, apache_kafka: str) -> OpenStore:
+        return opener(apache_kafka)
 
 
 @pytest.fixture

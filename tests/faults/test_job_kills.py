@@ -3,12 +3,10 @@
 Which steps there are is in accidents/sitecustomize.py.
 """
 
-import contextlib
 import json
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,15 +20,13 @@ from millstream.processing.reading.range_reader import RangeReader
 from millstream.processing.reading.stream_planner import batch_ranges
 from millstream.processing.reading.topic_read import TopicRead
 from tests.clients.steps import Sent, produce
-from tests.support.thread_dumps import ask_for_threads
+from tests.faults.killed_application import RUN_SECONDS_MAX, KilledApplication
 from tests.support.waiting import eventually
 
-ROOT = Path(__file__).parents[2]
+APP = "tests.faults.killed_app"
 EVENTS = 360
 ACCOUNTS = 7
 PARTITIONS = 3
-RUN_SECONDS_MAX = 500.0
-KILLED = -signal.SIGKILL
 
 VIEW_POINTS = ("view-before-write", "view-before-commit", "view-after-write")
 TOPIC_POINTS = ("topic-after-begin", "topic-before-commit", "topic-after-commit")
@@ -47,76 +43,23 @@ class Trial:
 
     def __init__(self, broker: Broker, directory: Path) -> None:
         self.broker = broker
-        self.data = directory / "data"
-        self.accidents = directory / "accidents"
-        self.accidents.mkdir()
-        self.said = directory / "said.txt"
+        self.jobs = KilledApplication(APP, directory, brokers=broker.bootstrap)
         self.note_broker()
         make_topic(broker.bootstrap, {}, "events", partitions=PARTITIONS, config={})
         produce(broker.bootstrap, "events", [sent(number) for number in range(EVENTS)])
 
     def note_broker(self) -> None:
-        (self.accidents / "broker.pid").write_text(str(self.broker.pid))
+        (self.jobs.accidents / "broker.pid").write_text(str(self.broker.pid))
 
-    def plan(self, victim: str, points: tuple[str, ...]) -> None:
-        for point in points:
-            (self.accidents / f"{point}@{victim}").touch()
-
-    def open_accidents(self) -> list[str]:
-        return sorted(file.name for file in self.accidents.glob("*@*") if file.suffix != ".taken")
-
-    @contextlib.contextmanager
-    def started(self, said: Path | None = None) -> "Iterator[subprocess.Popen[bytes]]":
-        """The application in a session of its own; nothing of it is left at the end."""
-        environment = os.environ | {
-            "MILLSTREAM_BROKERS": self.broker.bootstrap,
-            "MILLSTREAM_SPARK": "local[2]",
-            "MILLSTREAM_SPARK_QUICK_START": "true",
-            "MILLSTREAM_ACCIDENTS": str(self.accidents),
-            "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent / "accidents"), str(ROOT)]),
-        }
-        with (said or self.said).open("w") as output:
-            application = subprocess.Popen(
-                [sys.executable, "-m", "tests.faults.killed_app", str(self.data)],
-                env=environment,
-                stderr=output,
-                start_new_session=True,
-            )
-        try:
-            yield application
-        finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(application.pid, signal.SIGKILL)
-            application.wait()
-
-    def run(self) -> int:
-        """Run it to its end, and start the broker whenever that was killed; the exit code."""
-        with self.started() as application:
-            try:
-                eventually(
-                    lambda: self._has_ended(application),
-                    what=f"an end, with {self.open_accidents()} to come",
-                    within_s=RUN_SECONDS_MAX,
-                )
-            except AssertionError:
-                ask_for_threads(application.pid)
-                print(self.said.read_text())
-                raise
-            return application.wait()
-
-    def require_success(self) -> None:
-        assert self.run() == 0, self.said.read_text()
-
-    def _has_ended(self, application: "subprocess.Popen[bytes]") -> bool:
+    def restart_a_killed_broker(self) -> None:
         if not self.broker.is_running:
             self.broker.kill()
             self.broker.start()
             self.note_broker()
-        return application.poll() is not None
 
     def require_output_of_a_quiet_run(self) -> None:
         """Every event counted once in the view, and copied once into the topic."""
-        with App("killed", data=self.data) as app:
+        with App("killed", data=self.jobs.data) as app:
             found = {row["account"]: row for row in app.view("totals").scan()}
         assert found == expected_totals()
         assert copies_in(self.broker.bootstrap) == [
@@ -165,41 +108,38 @@ def trial(tmp_path: Path) -> Iterator[Trial]:
 def test_a_driver_that_is_killed_at_every_step_leaves_the_output_of_a_quiet_run(
     trial: Trial,
 ) -> None:
-    trial.plan("driver", DRIVER_POINTS)
-    end = KILLED
-    while end == KILLED:
-        end = trial.run()
-    assert end == 0, trial.said.read_text()
-    assert trial.open_accidents() == []
+    trial.jobs.plan("driver", *DRIVER_POINTS)
+    trial.jobs.run_through()
     trial.require_output_of_a_quiet_run()
 
 
 def test_an_application_outlives_its_workers_and_its_broker(trial: Trial) -> None:
-    trial.plan("worker", WORKER_POINTS)
-    trial.plan("broker", BROKER_POINTS)
-    trial.require_success()
-    assert trial.open_accidents() == []
+    trial.jobs.plan("worker", *WORKER_POINTS)
+    trial.jobs.plan("broker", *BROKER_POINTS)
+    trial.jobs.require_success(meanwhile=trial.restart_a_killed_broker)
     trial.require_output_of_a_quiet_run()
 
 
 @pytest.mark.parametrize(
     ("point", "job"), [("view-before-write", "totals"), ("topic-before-commit", "copies")]
 )
-def test_a_zombie_is_fenced_in_its_output(trial: Trial, point: str, job: str) -> None:
+def test_a_zombie_is_fenced_in_its_output(
+    trial: Trial, point: str, job: str, tmp_path: Path
+) -> None:
     """It is on another machine, so to say: the lock that it holds is not seen."""
-    trial.plan("zombie", (point,))
-    zombie_said = trial.said.with_name("zombie.txt")
-    with trial.started(zombie_said) as zombie:
+    jobs, zombie_said = trial.jobs, tmp_path / "zombie.txt"
+    jobs.plan("zombie", point)
+    with jobs.started(said=zombie_said) as zombie:
         eventually(
-            lambda: any(trial.accidents.glob("stopped-*")),
+            lambda: any(jobs.accidents.glob("stopped-*")),
             what="the zombie is stopped",
             within_s=RUN_SECONDS_MAX,
         )
-        for lock in trial.data.glob(f"jobs/*/{LOCK}"):
+        for lock in jobs.data.glob(f"jobs/*/{LOCK}"):
             lock.unlink()
-        trial.require_success()
+        jobs.require_success()
         trial.require_output_of_a_quiet_run()
-        wake(zombie, trial.accidents)
+        wake(zombie, jobs.accidents)
         assert zombie.wait(RUN_SECONDS_MAX) == 1
     assert f"{job}: a newer run of it has started" in zombie_said.read_text()
     trial.require_output_of_a_quiet_run()

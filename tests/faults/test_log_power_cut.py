@@ -6,7 +6,7 @@ batches again changes nothing; the broker's own state is that of some put, never
 
 import random
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -281,13 +281,25 @@ def check_state(state: StateLog, promises: Promises) -> None:
 SURVIVALS = [(survival, 0) for survival in Survival] + [(Survival.TORN, 1), (Survival.PREFIX, 1)]
 
 
+def left_by_a_cut(
+    disk: SimulatedDisk, *, seed: int, survivals: Sequence[tuple[Survival, int]] = SURVIVALS
+) -> Iterator[tuple[str, SimulatedDisk]]:
+    """What may be left, and its name. Where little was unsynced, much is the same: once will do."""
+    seen = set()
+    for survival, number in survivals:
+        left = disk.after_power_cut(survival, seed=seed + number)
+        if (files := left.files()) not in seen:
+            seen.add(files)
+            yield f"left: {survival.value} ({number})", left
+
+
 def sweep(path: Path, config: LogConfig, *, seed: int, turns: int) -> Iterator[str]:
     """Cut the power at every step; yields the names of the cases, for the message of a failure."""
     for step in range(count_steps(path, config, seed=seed, turns=turns) + 1):
         workload = run_until_cut(path, config, seed=seed, step=step, turns=turns)
-        for survival, number in SURVIVALS:
-            yield f"seed {seed}, step {step}, left: {survival.value} ({number})"
-            check_after(workload, workload.disk.after_power_cut(survival, seed=step + number))
+        for name, left in left_by_a_cut(workload.disk, seed=step):
+            yield f"seed {seed}, step {step}, {name}"
+            check_after(workload, left)
 
 
 def check_all(cases: Iterator[str]) -> None:
@@ -324,8 +336,8 @@ def cut_again(path: Path, *, seed: int, turns: int, every: int) -> Iterator[str]
             try:
                 recover(workload, disk)
             except PowerCut:
-                for survival, number in SURVIVALS:
-                    check_after(workload, disk.after_power_cut(survival, seed=second + number))
+                for _, left in left_by_a_cut(disk, seed=second):
+                    check_after(workload, left)
             else:
                 break
 
@@ -366,10 +378,9 @@ def kill_and_cut(
         for writes, survivals in ((False, SURVIVALS), (True, [(Survival.NOTHING, 0)])):
             yield f"seed {seed}, killed at step {step}, writes afterwards: {writes}"
             shown, state = recover_and_show(workload, writes=writes)
-            for survival, number in survivals:
-                yield f"seed {seed}, killed at step {step}, left: {survival.value} ({number})"
-                disk = workload.disk.after_power_cut(survival, seed=step + number)
-                check_shown(workload, disk, shown, state)
+            for name, left in left_by_a_cut(workload.disk, seed=step, survivals=survivals):
+                yield f"seed {seed}, killed at step {step}, {name}"
+                check_shown(workload, left, shown, state)
 
 
 def recover_and_show(workload: Workload, *, writes: bool) -> tuple[Shown, dict[bytes, bytes]]:

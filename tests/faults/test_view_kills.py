@@ -4,10 +4,6 @@ Which steps there are is in accidents/sitecustomize.py.
 """
 
 import json
-import os
-import signal
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,13 +15,12 @@ from millstream import App, Broker
 from millstream.processing.kafka_clients import make_topic
 from tests.clients.steps import Sent, produce
 from tests.faults.chained_app import make_app
+from tests.faults.killed_application import KilledApplication
 
-ROOT = Path(__file__).parents[2]
+APP = "tests.faults.chained_app"
 MOVES = 240
 PEOPLE = 40
 PARTITIONS = 2
-RUN_SECONDS_MAX = 500
-KILLED = -signal.SIGKILL
 
 CHANGE_POINTS = (
     "view-before-write",
@@ -65,44 +60,16 @@ class Trial:
     """A broker with moves, and an application that follows them."""
 
     def __init__(self, broker: Broker, directory: Path) -> None:
-        self.broker, self.data = broker, directory / "data"
-        self.accidents, self.said = directory / "accidents", directory / "said.txt"
-        self.accidents.mkdir()
+        self._jobs = KilledApplication(APP, directory, brokers=broker.bootstrap)
         make_topic(broker.bootstrap, {}, "moves", partitions=PARTITIONS, config={})
         produce(broker.bootstrap, "moves", [sent(number) for number in range(MOVES)])
 
     def run_through(self, *arguments: str, points: tuple[str, ...] = ()) -> None:
-        """Run the application, again whenever it was killed, until it is done."""
-        for point in points:
-            (self.accidents / f"{point}@driver").touch()
-        end = KILLED
-        while end == KILLED:
-            end = self._run(*arguments)
-        assert end == 0, self.said.read_text()
-        left = [file.name for file in self.accidents.glob("*@*") if file.suffix != ".taken"]
-        assert left == []
-
-    def _run(self, *arguments: str) -> int:
-        environment = os.environ | {
-            "MILLSTREAM_BROKERS": self.broker.bootstrap,
-            "MILLSTREAM_SPARK": "local[2]",
-            "MILLSTREAM_SPARK_QUICK_START": "true",
-            "MILLSTREAM_ACCIDENTS": str(self.accidents),
-            "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent / "accidents"), str(ROOT)]),
-        }
-        command = [sys.executable, "-m", "tests.faults.chained_app", str(self.data), *arguments]
-        with self.said.open("w") as said:
-            return subprocess.run(
-                command,
-                env=environment,
-                stderr=said,
-                start_new_session=True,
-                timeout=RUN_SECONDS_MAX,
-                check=False,
-            ).returncode
+        self._jobs.plan("driver", *points)
+        self._jobs.run_through(*arguments)
 
     def app(self) -> App:
-        return make_app(str(self.data))
+        return make_app(str(self._jobs.data))
 
 
 def sent(number: int) -> Sent:

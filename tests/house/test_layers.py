@@ -20,8 +20,9 @@ LAYERS = [
     {"queues", "stores"},
     {"web"},
     {"passwords", "settings"},
-    {"client_protection", "declarations", "declared_views", "publishing", "running"},
-    {"embedded", "jobs"},
+    {"capture_processes", "client_protection", "declarations", "declared_views"}
+    | {"publishing", "running"},
+    {"captures", "embedded", "jobs"},
     {"app"},
     {"commands"},
     {"cli", "testing", "__init__"},
@@ -37,6 +38,16 @@ PURE = {
 }
 # Files of a folder that has both: the same holds for them.
 PURE_FILES = {
+    "capture": (
+        "change",
+        "definition",
+        "envelope",
+        "outbox",
+        "position_record",
+        "recorded_change",
+        "status",
+    ),
+    "capture/load": ("course", "plan", "progress", "table_course", "window"),
     "queues": (
         "access",
         "acknowledgements",

@@ -16,12 +16,13 @@ from millstream.base.ports import BatchReceipt
 from millstream.processing.jobs.progress import JobProgress
 from millstream.processing.kafka_clients import BrokerNotReached
 from tests.clients.steps import Sent, create_topic, produce, unique_name
+from tests.spark.conftest import OURS_ALONE
 
 SCHEMA = "user STRING, n BIGINT"
 
 
 # What is wrong with a job has nothing to do with the broker: ours will do.
-pytestmark = pytest.mark.parametrize("bootstrap", ["millstream"], indirect=True, scope="session")
+pytestmark = OURS_ALONE
 
 
 @pytest.fixture

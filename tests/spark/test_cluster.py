@@ -19,7 +19,7 @@ from millstream import App
 from millstream.processing.reading.range_reader import RangeReader
 from millstream.processing.reading.stream_planner import batch_ranges
 from millstream.processing.reading.topic_read import TopicRead
-from tests.support.apache_kafka import ApacheKafka
+from tests.support.apache_kafka import QUICK_START_OPTIONS, ApacheKafka
 from tests.support.spark_cluster import WORKERS, SparkCluster
 
 APPLICATION = Path(__file__).parents[2] / "examples" / "clicks.py"
@@ -37,7 +37,7 @@ Output = tuple[dict[tuple[str, datetime], int], list[tuple[bytes, dict[str, Any]
 def test_an_application_gives_the_same_on_one_machine_and_on_a_cluster(tmp_path: Path) -> None:
     one_machine = {"MILLSTREAM_SPARK": "local[2]", "MILLSTREAM_SPARK_QUICK_START": "true"}
     alone = output_of(tmp_path / "alone", one_machine)
-    with ApacheKafka() as kafka, SparkCluster() as cluster:
+    with ApacheKafka(jvm_options=QUICK_START_OPTIONS) as kafka, SparkCluster() as cluster:
         place = {"MILLSTREAM_BROKERS": kafka.bootstrap, **cluster.environment}
         together = output_of(tmp_path / "together", place)
         assert cluster.executors_used() == RUNS * WORKERS

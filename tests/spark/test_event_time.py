@@ -30,6 +30,7 @@ from millstream.processing.reading.late_events import count_late
 from millstream.processing.reading.topic_read import TopicRead
 from millstream.schemas.ddl import schema_from_ddl
 from tests.clients.steps import Sent, create_topic, end_offset, produce, read, unique_name
+from tests.spark.conftest import OURS_ALONE
 from tests.spark.steps import WITHIN_S, error_of, run_to_the_end, start
 from tests.support.waiting import eventually
 
@@ -158,6 +159,7 @@ def test_an_event_is_late_when_its_time_is_not_after_the_watermark(
     assert runs.late() == {"dropped": 2}
 
 
+@OURS_ALONE
 def test_a_repeated_batch_judges_and_counts_the_same(job: Callable[..., Runs]) -> None:
     runs = job(late="quarantine")
     runs.run(event(100))
@@ -171,6 +173,7 @@ def test_a_repeated_batch_judges_and_counts_the_same(job: Callable[..., Runs]) -
     }
 
 
+@OURS_ALONE
 def test_a_late_event_corrects_as_long_as_state_is_kept(job: Callable[..., Runs]) -> None:
     runs = job(late="correct", keep_ms=60_000)
     runs.run(event(100))
@@ -180,6 +183,7 @@ def test_a_late_event_corrects_as_long_as_state_is_kept(job: Callable[..., Runs]
     assert [letter.value() for letter in runs.letters(1)] == [event(40).value]
 
 
+@OURS_ALONE
 def test_random_splits_are_judged_as_the_watermark_says(
     job: Callable[..., Runs],
 ) -> None:
@@ -209,6 +213,7 @@ def test_random_splits_are_judged_as_the_watermark_says(
 # What can be believed
 
 
+@OURS_ALONE
 def test_an_event_without_a_time_or_of_the_year_9999_is_a_dead_letter(
     job: Callable[..., Runs],
 ) -> None:
@@ -233,6 +238,7 @@ def test_a_frame_of_history_has_the_same_bounds_and_nothing_is_late(
     assert frame.columns == ["name", "at"]
 
 
+@OURS_ALONE
 def test_another_checkpoint_than_the_jobs_is_an_error(
     job: Callable[..., Runs], tmp_path: Path
 ) -> None:
@@ -297,6 +303,7 @@ def test_an_idle_source_does_not_hold_back_another(
 # Frames
 
 
+@OURS_ALONE
 def test_a_frame_knows_its_event_time_through_projections(
     job: Callable[..., Runs], spark: SparkSession
 ) -> None:
@@ -341,6 +348,7 @@ def test_a_table_is_a_changelog_and_its_first_batch_holds_all_of_it(
     assert count_letters(TopicRead(brokers=bootstrap, topics=(topic,)), topic) == 2
 
 
+@OURS_ALONE
 def test_a_topic_without_a_schema_has_the_raw_columns(
     spark: SparkSession, bootstrap: str, topic: str
 ) -> None:

@@ -21,6 +21,7 @@ from millstream.processing.jobs.prepared_job import session_for
 from millstream.processing.jobs.progress import JobProgress
 from millstream.processing.reading.topic_source import FORMAT
 from tests.clients.steps import read, unique_name
+from tests.spark.conftest import OURS_ALONE
 from tests.support.waiting import eventually
 
 WITHIN_S = 100
@@ -123,6 +124,7 @@ def test_rows_go_into_a_topic_that_need_not_be_declared(
     ]
 
 
+@OURS_ALONE
 def test_a_function_gets_every_batch_with_its_receipt(shop: Shop, topic: str) -> None:
     app = shop()
     batches: list[tuple[list[str], BatchReceipt]] = []
@@ -145,6 +147,7 @@ def test_a_function_gets_every_batch_with_its_receipt(shop: Shop, topic: str) ->
     assert sum(last.positions[topic].values()) == 2
 
 
+@OURS_ALONE
 def test_only_the_jobs_that_are_named_run(shop: Shop, topic: str) -> None:
     app = shop()
     per_url(app, topic)
@@ -186,6 +189,7 @@ def test_a_running_app_keeps_its_views_fresh_until_it_is_stopped(shop: Shop, top
     assert only(ended[0]).state == "stopped"
 
 
+@OURS_ALONE
 def test_a_view_over_a_changelog_is_rebuilt_without_its_first_inputs(
     shop: Shop, topic: str, tmp_path: Path
 ) -> None:
@@ -219,6 +223,7 @@ def by_user(clicks: DataFrame) -> DataFrame:
     return clicks.groupBy("url", "user").count().select("url", "count")
 
 
+@OURS_ALONE
 def test_a_job_of_another_shape_is_refused_and_can_be_rebuilt(shop: Shop, topic: str) -> None:
     app = shop()
     per_url(app, topic)
@@ -244,6 +249,7 @@ def test_a_job_of_another_shape_is_refused_and_can_be_rebuilt(shop: Shop, topic:
     assert kept == ["checkpoint-1", "checkpoint-2"]
 
 
+@OURS_ALONE
 def test_a_job_whose_directory_was_removed_starts_over(shop: Shop, topic: str) -> None:
     """Its view had a later generation by then, which is not what readers see any more."""
     app = shop()
@@ -257,6 +263,7 @@ def test_a_job_whose_directory_was_removed_starts_over(shop: Shop, topic: str) -
     assert rows_of(app) == {"/": 1, "/b": 1}
 
 
+@OURS_ALONE
 def test_a_filter_keeps_the_state(shop: Shop, topic: str) -> None:
     app = shop()
     per_url(app, topic)
@@ -272,6 +279,7 @@ def test_a_filter_keeps_the_state(shop: Shop, topic: str) -> None:
     assert rows_of(changed) == {"/": 2}
 
 
+@OURS_ALONE
 def test_what_our_operators_keep_is_part_of_the_shape(shop: Shop, topic: str) -> None:
     """Spark knows them by their code alone, and would go on with state of another meaning."""
 
@@ -291,6 +299,7 @@ def test_what_our_operators_keep_is_part_of_the_shape(shop: Shop, topic: str) ->
     assert shape(five, "user", n=windows.count()) != first
 
 
+@OURS_ALONE
 def test_a_setting_of_spark_is_for_one_job_and_frozen_with_its_checkpoint(
     shop: Shop, topic: str
 ) -> None:

@@ -24,6 +24,7 @@ from millstream.values.row_records import RowsDoNotFit
 from millstream.views.stores.sqlite.reader import ViewReader
 from millstream.views.stores.sqlite.store import SqliteView
 from tests.clients.steps import Sent, create_topic, produce, read, unique_name
+from tests.spark.conftest import OURS_ALONE
 from tests.spark.steps import WITHIN_S, error_of
 from tests.support.sale_message import Sale
 
@@ -97,6 +98,7 @@ def forget_the_commit(checkpoint: Path) -> None:
     last.unlink()
 
 
+@OURS_ALONE
 def test_windowed_counts_become_a_view(
     spark: SparkSession, clicks: Clicks, bootstrap: str, view: ViewReader, tmp_path: Path
 ) -> None:
@@ -118,6 +120,7 @@ def test_windowed_counts_become_a_view(
     assert sum(positions.values()) == 5
 
 
+@OURS_ALONE
 def test_a_batch_that_spark_repeats_changes_nothing(
     spark: SparkSession, clicks: Clicks, bootstrap: str, view: ViewReader, tmp_path: Path
 ) -> None:
@@ -146,6 +149,7 @@ def test_a_table_becomes_a_view_of_itself(
     assert view.scan() == [{"id": 1, "name": "Ada L."}]
 
 
+@OURS_ALONE
 @pytest.mark.parametrize("stateful", [True, False])
 def test_a_job_goes_on_when_its_topic_has_a_new_schema(
     spark: SparkSession, clicks: Clicks, view: ViewReader, tmp_path: Path, stateful: bool
@@ -252,6 +256,7 @@ def test_updates_of_rows_go_into_a_topic_once(
     ]
 
 
+@OURS_ALONE
 def test_columns_that_do_not_fit_the_topic_are_told_before_the_start(
     spark: SparkSession, clicks: Clicks, bootstrap: str
 ) -> None:
@@ -261,6 +266,7 @@ def test_columns_that_do_not_fit_the_topic_are_told_before_the_start(
         start_topic(frame, output, job="job", brokers=bootstrap)
 
 
+@OURS_ALONE
 def test_a_row_that_does_not_fit_is_named(
     spark: SparkSession, clicks: Clicks, bootstrap: str, tmp_path: Path
 ) -> None:
@@ -274,6 +280,7 @@ def test_a_row_that_does_not_fit_is_named(
     assert f"topic {output.name}: the row {{'url': None}} cannot be written" in message
 
 
+@OURS_ALONE
 def test_topics_of_protobuf_are_read_and_written(
     spark: SparkSession, clicks: Clicks, bootstrap: str, tmp_path: Path
 ) -> None:

@@ -18,6 +18,7 @@ from millstream.base.ports import BatchReceipt
 from millstream.jobs import JobsFailed, SideEffects
 from millstream.processing.jobs.checkpoints import JobDirectory
 from tests.clients.steps import unique_name
+from tests.spark.conftest import OURS_ALONE
 from tests.support.waiting import eventually
 
 WITHIN_S = 100
@@ -124,6 +125,7 @@ def test_readers_see_the_former_view_kept_current_until_the_new_one_has_caught_u
     assert generations(changed) == [(1, False), (2, True)]
 
 
+@OURS_ALONE
 def test_a_rebuild_that_was_broken_off_goes_on(shop: Shop, topic: str, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     first = counted(shop(), topic)
@@ -146,6 +148,7 @@ def test_a_rebuild_that_was_broken_off_goes_on(shop: Shop, topic: str, tmp_path:
     assert generations(again) == [(1, False), (2, True)]
 
 
+@OURS_ALONE
 def test_a_rebuilt_view_can_be_rolled_back_and_goes_on_where_it_was(shop: Shop, topic: str) -> None:
     app = counted(shop(), topic)
     app.publish(topic, click("/"))
@@ -173,6 +176,7 @@ def lying(clicks: DataFrame) -> DataFrame:
     return seen.groupBy("url").count()
 
 
+@OURS_ALONE
 def test_a_view_that_is_not_what_its_topics_come_to_is_not_served(shop: Shop, topic: str) -> None:
     app = counted(shop(), topic)
     app.publish(topic, [click("/"), click("/a")])
@@ -187,6 +191,7 @@ def test_a_view_that_is_not_what_its_topics_come_to_is_not_served(shop: Shop, to
     assert generations(right) == [(1, False), (3, True)]
 
 
+@OURS_ALONE
 def test_a_row_that_was_changed_by_hand_is_found(shop: Shop, topic: str) -> None:
     app = counted(shop(), topic)
     app.publish(topic, [click("/"), click("/a")])
@@ -202,6 +207,7 @@ def test_a_row_that_was_changed_by_hand_is_found(shop: Shop, topic: str) -> None
     )
 
 
+@OURS_ALONE
 def test_side_effects_are_repeated_only_if_that_is_said(shop: Shop, topic: str) -> None:
     app, target = shop(), unique_name("urls")
     mails: list[str] = []
@@ -220,6 +226,7 @@ def test_side_effects_are_repeated_only_if_that_is_said(shop: Shop, topic: str) 
     assert mails == ["/", "/"]
 
 
+@OURS_ALONE
 def test_a_view_that_was_dropped_starts_over_with_its_job(shop: Shop, topic: str) -> None:
     app = counted(shop(), topic)
     app.publish(topic, click("/"))

@@ -23,6 +23,7 @@ from millstream.schemas.declaration import schema_of
 from millstream.views.stores.sqlite.reader import ViewReader
 from millstream.views.stores.sqlite.store import SqliteView
 from tests.clients.steps import Sent, create_topic, produce, unique_name
+from tests.spark.conftest import OURS_ALONE
 from tests.spark.feeds import Feed, noon, run_to_the_end
 from tests.spark.steps import WITHIN_S
 
@@ -91,6 +92,7 @@ def state(job: CountingJob) -> Callable[..., Any]:
     return call
 
 
+@OURS_ALONE
 def test_a_job_goes_on_after_its_state_was_seen_moved_and_restored(
     job: CountingJob, state: Callable[..., Any], tmp_path: Path
 ) -> None:
@@ -120,6 +122,7 @@ def test_a_job_goes_on_after_its_state_was_seen_moved_and_restored(
     assert job.counts() == {"/": 4, "/a": 1, "/b": 1, "/c": 2, "/d": 1}
 
 
+@OURS_ALONE
 def test_a_job_without_state_is_shown_without_spark(
     job: CountingJob, state: Callable[..., Any]
 ) -> None:

@@ -21,6 +21,7 @@ from millstream.processing.reading.frames import Reading, stream_frame
 from millstream.schemas.ddl import schema_from_ddl
 from tests.clients.steps import Sent, create_topic, produce, unique_name
 from tests.spark.change_files import ChangeFiles, gone
+from tests.spark.conftest import OURS_ALONE
 from tests.spark.steps import WITHIN_S
 
 # Two steps with a state each: a query takes seconds to start, on a busy machine many.
@@ -260,6 +261,7 @@ def follow(follower: str, followee: str, *, ends: bool = False) -> Sent:
     return Sent(key=row, value=None if ends else row)
 
 
+@OURS_ALONE
 @pytest.mark.full
 def test_timelines_follow_the_topics_of_tweets_and_follows(
     spark: SparkSession, bootstrap: str, admin: AdminClient, tmp_path: Path

@@ -11,6 +11,7 @@ from millstream import App, changelog, windows
 from millstream.jobs import JobsFailed
 from millstream.processing.writing.view_changes import ViewChanges
 from tests.clients.steps import unique_name
+from tests.spark.conftest import OURS_ALONE
 
 Shop = Callable[[], App]
 
@@ -75,6 +76,7 @@ def person(number: int, city: str | None) -> dict[str, Any]:
     return {"id": number} | ({"_change": "delete"} if city is None else {"city": city})
 
 
+@OURS_ALONE
 def test_a_view_is_the_input_of_another(shop: Shop, people: str) -> None:
     app = both(shop(), people)
     app.publish(people, [person(1, "Rome"), person(2, "Rome"), person(3, "Oslo")])
@@ -87,6 +89,7 @@ def test_a_view_is_the_input_of_another(shop: Shop, people: str) -> None:
     assert cities_of(again) == {"Oslo": 1, "Paris": 1}
 
 
+@OURS_ALONE
 def test_a_view_that_becomes_an_input_later_brings_the_rows_that_it_has(
     shop: Shop, people: str
 ) -> None:
@@ -124,6 +127,7 @@ def test_a_job_that_ends_between_its_view_and_the_changes_of_it_loses_none(
     assert cities_of(again) == {"Rome": 1, "Oslo": 2}
 
 
+@OURS_ALONE
 def test_who_reads_a_view_that_was_rebuilt_is_rebuilt_too(shop: Shop, people: str) -> None:
     app = both(shop(), people)
     app.publish(people, [person(1, "Rome"), person(2, "Oslo")])

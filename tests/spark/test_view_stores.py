@@ -14,6 +14,7 @@ from millstream import App, stores
 from millstream.base.ports import BatchReceipt
 from millstream.processing.writing.staged_parts import STAGED_RECORDS_MIN
 from tests.clients.steps import unique_name
+from tests.spark.conftest import OURS_ALONE
 
 FULL = pytest.mark.full
 CHOICES = [
@@ -70,7 +71,20 @@ def homes_of(app: App) -> dict[int, str]:
         return {row["id"]: row["city"] for row in view.scan()}
 
 
+@OURS_ALONE
 def test_a_job_keeps_a_view_in_its_store_and_rebuilds_it_there(app: App, choice: Any) -> None:
+    keep_and_rebuild(app, choice)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("bootstrap", ["apache-kafka"], indirect=True, scope="session")
+@pytest.mark.parametrize("choice", ["Topic"], indirect=True)
+def test_a_view_in_a_topic_of_apache_kafka_is_kept_and_rebuilt(app: App, choice: Any) -> None:
+    """Of all stores, the one that asks something of the broker."""
+    keep_and_rebuild(app, choice)
+
+
+def keep_and_rebuild(app: App, choice: Any) -> None:
     people = unique_name("people")
     app.table(people, schema="id BIGINT, city STRING", key="id", partitions=1)
     app.view(key="id", name="homes", store=choice, inputs={"people": people})(lambda people: people)
@@ -90,6 +104,7 @@ def test_a_job_keeps_a_view_in_its_store_and_rebuilds_it_there(app: App, choice:
     assert homes_of(app) == {1: "Oslo", 3: "Bonn"}
 
 
+@OURS_ALONE
 @pytest.mark.full
 def test_a_large_batch_goes_into_postgresql_in_parts(
     app: App, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

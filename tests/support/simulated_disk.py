@@ -13,7 +13,7 @@ keeping the order of renames: code that is right here is right on all of them.
 
 import errno
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
@@ -119,6 +119,11 @@ class SimulatedDisk:
         assert isinstance(node, Inode)
         return node.data
 
+    def files(self) -> frozenset[tuple[Path, bytes | None]]:
+        """All that a program can find on it; two disks with the same are the same to a program
+        that starts. A directory has no bytes."""
+        return frozenset(_files_in(self._tree, self._root))
+
     def step(self, path: Path, *, needs_space: bool = False, is_sync: bool = False) -> None:
         """Count a call that changes something, and let the faults happen that are due."""
         if self._cut_at is not None and self.steps >= self._cut_at:
@@ -203,6 +208,15 @@ class SimulatedDisk:
                 return None
             node = node.entries.get(part)
         return node
+
+
+def _files_in(directory: Directory, path: Path) -> Iterator[tuple[Path, bytes | None]]:
+    for name, node in directory.entries.items():
+        if isinstance(node, Directory):
+            yield path / name, None
+            yield from _files_in(node, path / name)
+        else:
+            yield path / name, bytes(node.data)
 
 
 class SimulatedFile:

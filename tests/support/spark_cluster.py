@@ -20,7 +20,9 @@ from typing import Self
 
 import pyspark
 
+from millstream.processing.class_archive import archive_path, use_options
 from millstream.processing.java import find_java, make_quiet_home
+from millstream.processing.session import QUICK_START_JAVA_OPTIONS
 from tests.support.apache_kafka import free_ports
 from tests.support.waiting import eventually
 
@@ -53,7 +55,9 @@ class SparkCluster:
     @property
     def environment(self) -> dict[str, str]:
         """What an application needs to run its jobs here."""
-        conf = ";".join(f"{name}={value}" for name, value in CONF.items())
+        options = f"{QUICK_START_JAVA_OPTIONS} {use_options(archive_path(find_java()))}".strip()
+        java = {f"spark.{who}.extraJavaOptions": options for who in ("driver", "executor")}
+        conf = ";".join(f"{name}={value}" for name, value in (CONF | java).items())
         return {"MILLSTREAM_SPARK": self.master, "MILLSTREAM_SPARK_CONF": conf}
 
     def __enter__(self) -> Self:
@@ -102,6 +106,7 @@ class SparkCluster:
             "SPARK_HOME": str(SPARK_HOME),
             "SPARK_LOCAL_IP": LOOPBACK,
             "SPARK_DAEMON_MEMORY": "256m",
+            "SPARK_DAEMON_JAVA_OPTS": QUICK_START_JAVA_OPTIONS,
             "PYSPARK_PYTHON": sys.executable,
         }
 

@@ -1,5 +1,6 @@
 """An application for the HTTP server that needs no broker: topics in memory, a view in SQLite."""
 
+import asyncio
 import threading
 from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime
@@ -15,6 +16,12 @@ from millstream.base.errors import MillstreamError
 from millstream.base.ports import BatchReceipt, Positions
 from millstream.base.record import Record
 from millstream.base.schema import Schema
+from millstream.capture.recorded_change import (
+    RecordedChange,
+    change_from,
+    offsets_in,
+    token_of,
+)
 from millstream.publishing import record_maker
 from millstream.queues.outbox import Receipt
 from millstream.schemas.arrow_types import nullable_arrow_schema
@@ -24,7 +31,9 @@ from millstream.views.stores.sqlite.file import SqliteStore
 from millstream.views.view import View
 from millstream.web.key_journal import KeyBook, KeyUse, require_same
 from millstream.web.ports import Declared
+from tests.support.captured_records import envelope
 
+ORDERS = "shop.orders"
 NOON = datetime(2026, 11, 16, 12, 0, tzinfo=UTC)
 SALES = schema_of("shop STRING, day DATE, total DECIMAL(12,2), at TIMESTAMP, share DOUBLE")
 TOPICS: Mapping[str, Declared] = {
@@ -78,8 +87,36 @@ class KeptView:
         self._writer.close()
 
 
+class ListedChanges:
+    """Those of a list, also what is added to it later."""
+
+    def __init__(self, changes: list[RecordedChange], known: int) -> None:
+        self._changes, self._next = changes, known
+
+    async def __anext__(self) -> RecordedChange:
+        while len(self._changes) <= self._next:  # noqa: ASYNC110 - another thread adds to it
+            await asyncio.sleep(0.01)
+        self._next += 1
+        return self._changes[self._next - 1]
+
+    def __aiter__(self) -> "ListedChanges":
+        return self
+
+    async def aclose(self) -> None:
+        pass
+
+
+def order_change(op: str, number: int, *, at: int) -> RecordedChange:
+    """`at`: its place in the list, from 0."""
+    return change_from(
+        b'{"id":%d}' % number,
+        envelope(op, None if op == "d" else {"id": number}, commit=f"0/{at}", seq=0),
+        token_of(ORDERS, {0: at + 1}),
+    )
+
+
 class MemoryApplication:
-    """Topics are lists; `views` are views over files."""
+    """Topics are lists, and so is a captured table; `views` are views over files."""
 
     name = "shop"
 
@@ -88,6 +125,7 @@ class MemoryApplication:
         self.kept = {view.name: view for view in views}
         self.opened = {name: View(name, one.store.reader()) for name, one in self.kept.items()}
         self.book = KeyBook(keep_ms=1_000, bytes_max=1 << 20)
+        self.captured = [order_change("c", 7, at=0), order_change("d", 7, at=1)]
         self.broker_trouble: MillstreamError | None = None
         self.gate = threading.Event()
         self.gate.set()
@@ -123,6 +161,13 @@ class MemoryApplication:
 
     def generations(self, view: str) -> Sequence[Generation]:
         return self.kept[view].store.generations()
+
+    def tables(self) -> Sequence[str]:
+        return ["orders"]
+
+    def changes(self, table: str, *, since: str | None) -> "ListedChanges":
+        known = 0 if since is None else offsets_in(since, ORDERS)[0]
+        return ListedChanges(self.captured, known)
 
     def require_broker(self) -> None:
         if self.broker_trouble is not None:

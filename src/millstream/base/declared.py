@@ -13,8 +13,9 @@ from millstream.base.schema import Scalar, Schema
 
 LatePolicy = Literal["drop", "quarantine", "correct"]
 LATE_POLICIES = ("drop", "quarantine", "correct")
-Encoding = Literal["json", "avro", "protobuf", "raw"]
-ENCODINGS = ("json", "avro", "protobuf", "raw")
+# "debezium": changes of a table's rows in an envelope, as captures write them; only to be read.
+Encoding = Literal["json", "avro", "protobuf", "raw", "debezium"]
+ENCODINGS = ("json", "avro", "protobuf", "raw", "debezium")
 
 LossPolicy = Literal["fail", "skip"]
 LOSS_POLICIES = ("fail", "skip")

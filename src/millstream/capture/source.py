@@ -3,9 +3,9 @@
 A source is used by one thread, except its `loader`, which has connections of its own.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from millstream.base.errors import MillstreamError, Rejected
 from millstream.capture.change import CapturedTable, Quiet, Transaction
@@ -36,10 +36,19 @@ class Chunk(Protocol):
     has handed over every transaction that the snapshot could have seen.
     """
 
-    table: CapturedTable
-    rows: Sequence[tuple[bytes, bytes]]
-    last_key: str | None  # where the next chunk begins, to be kept; None: this was the last one
-    closes_at: str
+    @property
+    def table(self) -> CapturedTable: ...
+
+    @property
+    def rows(self) -> Sequence[tuple[bytes, bytes]]: ...
+
+    @property
+    def last_key(self) -> str | None:
+        """Where the next chunk begins, to be kept; None: this was the last one."""
+        ...
+
+    @property
+    def closes_at(self) -> str: ...
 
     def sees(self, transaction: Transaction) -> bool:
         """Did the snapshot see what this transaction did?"""
@@ -62,9 +71,32 @@ class Loader(Protocol):
     def close(self) -> None: ...
 
 
+@runtime_checkable
+class Settles(Protocol):
+    """A loader of a database that must come to rest in some way before its rows can be read.
+
+    Both wait until it has, or until `is_over` says that nobody wants to know any more.
+    """
+
+    def settle(self, is_over: Callable[[], bool]) -> None:
+        """Until new snapshots see every transaction that is in the log now. With a synchronous
+        standby that is slow or away, commits are in the log and wait there to be seen."""
+        ...
+
+    def settle_table(self, table: CapturedTable, is_over: Callable[[], bool]) -> None:
+        """Until no transaction is left that wrote to this table before it was captured: neither
+        would the stream bring its changes, nor would a snapshot see them."""
+        ...
+
+
 class Source(Protocol):
     kind: str  # "postgresql", "mariadb", "sqlite"
-    database: str
+    # `stream` waits this long for more before it says `Quiet` again: 1.0 at first. The runner sets
+    # it to some milliseconds while rows are loaded, so that chunks need not wait, and back.
+    quiet_seconds: float
+
+    @property
+    def database(self) -> str: ...
 
     def check(self) -> list[Finding]:
         """What is missing before this database can be captured; changes nothing."""

@@ -1,4 +1,4 @@
-"""`millstream run`: run the jobs of an application, or say what a run would do."""
+"""`millstream run`: run the captures and jobs of an application, or say what a run would do."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -63,7 +63,7 @@ def run(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Run the jobs of an application until Ctrl-C.
+    """Run the captures and jobs of an application until Ctrl-C.
 
     Ends with 1 if a job failed; the others go on until then. Spark runs in this process, or where
     MILLSTREAM_SPARK says.
@@ -98,9 +98,12 @@ def _run(
     listen: str | None,
     json: bool,
 ) -> None:
+    if not app.catalog.jobs and app.captures.declared:
+        app.run(once=once)
+        return
     end_metrics = _serve(app, listen)
     try:
-        with shown_jobs(as_json=json) as look:
+        with app.captures.running(once=once), shown_jobs(as_json=json) as look:
             done = app.jobs.run(
                 once=once,
                 only=only,

@@ -1,4 +1,4 @@
-"""An App as `web/` serves it: its topics written, its views read."""
+"""An App as `web/` serves it: its topics written, its views and captured tables read."""
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -15,6 +15,7 @@ from millstream.web.limits import Limits
 from millstream.web.ports import Declared
 
 if TYPE_CHECKING:
+    from millstream.capture.change_stream import ChangeStream
     from millstream.views.store import Generation
     from millstream.views.view import View
 
@@ -65,6 +66,12 @@ class ServedApp:
 
     def generations(self, view: str) -> "Sequence[Generation]":
         return self._app.views.store(view).generations()
+
+    def tables(self) -> Sequence[str]:
+        return self._app.captures.tables
+
+    def changes(self, table: str, *, since: str | None) -> "ChangeStream":
+        return self._app.captures.changes(table, since=since)
 
     def require_broker(self) -> None:
         from millstream.processing.kafka_clients import admin_client, translated

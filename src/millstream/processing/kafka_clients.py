@@ -19,6 +19,9 @@ T = TypeVar("T")
 # A broker that was killed and has much to check is back within this.
 PATIENCE_SECONDS = 60.0
 PAUSE_SECONDS = 0.2
+# Until all brokers of a cluster know a new topic.
+KNOWN_SECONDS_MAX = 5.0
+LOOK_SECONDS = 0.02
 TIMEOUTS = ("_TIMED_OUT", "_TIMED_OUT_QUEUE", "_MSG_TIMED_OUT", "REQUEST_TIMED_OUT")
 UNREACHABLE = ("_TRANSPORT", "_ALL_BROKERS_DOWN", "_RESOLVE")
 # A broker that has just started: it leads nothing yet, or has not read its state.
@@ -152,15 +155,34 @@ def make_topic(
     partitions: int,
     config: Mapping[str, str],
 ) -> None:
-    """Make the topic unless it is there."""
+    """Make the topic unless it is there. A cluster may answer before all of it knows the topic."""
     new = admin_api().NewTopic(topic, partitions, -1, config=dict(config))
-    answers = admin_client(brokers, client).create_topics([new])
+    admin = admin_client(brokers, client)
+    answers = admin.create_topics([new])
     doing = f"create topic {topic}"
     try:
         answer_in(answers[topic], doing=doing, brokers=brokers)
     except KafkaException as error:
         if code_of(error) != "TOPIC_ALREADY_EXISTS":
             raise error_from(error.args[0], doing=doing, brokers=brokers) from None
+    _wait_until_known(admin, topic, brokers=brokers)
+
+
+def _wait_until_known(admin: Any, topic: str, *, brokers: str) -> None:
+    """Not for ever: who may not describe a topic never sees it.
+
+    Asks for all topics: to ask for one by its name may make it.
+    """
+    deadline = time.monotonic() + KNOWN_SECONDS_MAX
+    while time.monotonic() < deadline:
+        found = translated(
+            lambda: admin.list_topics(timeout=PATIENCE_SECONDS),
+            doing=f"look for topic {topic}",
+            brokers=brokers,
+        )
+        if topic in found.topics:
+            return
+        time.sleep(LOOK_SECONDS)
 
 
 def code_of(error: KafkaException) -> str:

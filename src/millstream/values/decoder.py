@@ -21,10 +21,15 @@ class Decoded:
 
     A bad row has nulls in every column; so has a tombstone (a null value), which is not bad.
     Every column is nullable therefore: that a field is NOT NULL is checked, row by row.
+
+    Of values that are changes: `gone` marks those that delete their row, `passed` those that say
+    nothing of one.
     """
 
     batch: pa.RecordBatch
     bad: Sequence[Bad]
+    gone: pa.BooleanArray | None = None
+    passed: pa.BooleanArray | None = None
 
 
 class Decoder(Protocol):

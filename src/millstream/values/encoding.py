@@ -59,9 +59,17 @@ def _protobuf(output: Output, _schema: Schema) -> Encoder:
     return ProtobufEncoder(output.message.files, output.message.name)
 
 
+def _debezium(output: Output, _schema: Schema) -> Encoder:
+    raise BadDeclaration(
+        f"{output.name} holds changes of a database (encoding='debezium'): only its capture writes "
+        "it. Change the rows in the database"
+    )
+
+
 ENCODERS: dict[str, Callable[[Output, Schema], Encoder]] = {
     "json": _json,
     "avro": _avro,
     "raw": _raw,
     "protobuf": _protobuf,
+    "debezium": _debezium,
 }

@@ -7,9 +7,9 @@ begins, for a moment: so a token or a condition that cannot be is a plain proble
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, Generic, TypeVar, cast
 
 import anyio
 from starlette.requests import Request
@@ -19,11 +19,13 @@ from starlette.types import Receive, Scope, Send
 from millstream.base.errors import MillstreamError
 from millstream.views.feeds import Slow
 from millstream.web.event_stream import HEARTBEAT, plain_event, problem_event, to_event
-from millstream.web.ports import FeedEvent, FeedEvents, ServedView
+from millstream.web.ports import FeedEvent, ServedView, Upcoming
 from millstream.web.problems import Problem, problem_of
 from millstream.web.questions import Asked, conditions_of
 from millstream.web.serving import Serving, answer
 from millstream.web.view_requests import LIMIT_DEFAULT
+
+EventT = TypeVar("EventT")
 
 EVENT_STREAM = "text/event-stream"
 LAST_EVENT_ID = "last-event-id"
@@ -51,20 +53,22 @@ async def changes(request: Request, serving: Serving) -> Response:
         slot.enter_context(serving.calls.feed())
         feed = await _feed(request, serving, asked, slow=slow if is_stream else SLOW_OF_POLLS)
         if is_stream:
-            return await _stream(feed, serving, slot.pop_all())
+            return await event_stream(feed, serving, slot.pop_all(), to_event)
         try:
             poll = Poll(limit=limit, timeout_s=timeout_s, rows_max=serving.limits.limit_max)
-            return answer(await poll.answer(feed, since=_since(request, asked)))
+            return answer(await poll.answer(feed, since=since_of(request, asked)))
         finally:
             await feed.close()
 
 
-def _since(request: Request, asked: Asked) -> str | None:
+def since_of(request: Request, asked: Asked) -> str | None:
     """A browser that comes back sends the last token beside the URL that it began with."""
     return request.headers.get(LAST_EVENT_ID) or asked.text("since")
 
 
-async def _feed(request: Request, serving: Serving, asked: Asked, *, slow: Slow) -> "Feed":
+async def _feed(
+    request: Request, serving: Serving, asked: Asked, *, slow: Slow
+) -> "Feed[FeedEvent]":
     name = request.path_params["view"]
 
     def conditions() -> tuple[ServedView, Mapping[str, Any]]:
@@ -72,16 +76,16 @@ async def _feed(request: Request, serving: Serving, asked: Asked, *, slow: Slow)
         return view, conditions_of(view.schema, asked.document("where"))
 
     view, where = await serving.calls.run(conditions)
-    events = view.subscribe_async(where=where, since=_since(request, asked), slow=slow)
+    events = view.subscribe_async(where=where, since=since_of(request, asked), slow=slow)
     return Feed(events, closing=serving.closing)
 
 
-class Feed:
+class Feed(Generic[EventT]):
     """Events one by one, with an end to the patience for the next: a wait that ends loses none."""
 
-    def __init__(self, events: FeedEvents, *, closing: anyio.Event) -> None:
+    def __init__(self, events: Upcoming[EventT], *, closing: anyio.Event) -> None:
         self._events = events
-        self._next: asyncio.Task[FeedEvent | None] | None = None
+        self._next: asyncio.Task[EventT | None] | None = None
         self._closing = asyncio.create_task(closing.wait())
 
     async def has_next(self, within_s: float) -> bool:
@@ -95,10 +99,10 @@ class Feed:
         self._next.result()
         return True
 
-    async def _ask(self) -> FeedEvent | None:
+    async def _ask(self) -> EventT | None:
         return await anext(self._events, None)
 
-    def take(self) -> FeedEvent | None:
+    def take(self) -> EventT | None:
         """The one that is there; None if none will come any more."""
         assert self._next is not None
         task, self._next = self._next, None
@@ -120,8 +124,14 @@ class Feed:
 class EventStream(StreamingResponse):
     """Ends its feed, and frees its slot, however it ends: most often the client hangs up."""
 
-    def __init__(self, feed: Feed, serving: Serving, slot: contextlib.ExitStack) -> None:
-        super().__init__(_events(feed, serving), media_type=EVENT_STREAM)
+    def __init__(
+        self,
+        feed: Feed[EventT],
+        serving: Serving,
+        slot: contextlib.ExitStack,
+        encode: Callable[[EventT], bytes],
+    ) -> None:
+        super().__init__(_events(feed, serving, encode), media_type=EVENT_STREAM)
         self._feed, self._slot = feed, slot
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -132,17 +142,24 @@ class EventStream(StreamingResponse):
             await self._feed.close()
 
 
-async def _stream(feed: Feed, serving: Serving, slot: contextlib.ExitStack) -> Response:
+async def event_stream(
+    feed: Feed[EventT],
+    serving: Serving,
+    slot: contextlib.ExitStack,
+    encode: Callable[[EventT], bytes],
+) -> Response:
     try:
         await feed.has_next(FIRST_SECONDS)
     except BaseException:
         slot.close()
         await feed.close()
         raise
-    return EventStream(feed, serving, slot)
+    return EventStream(feed, serving, slot, encode)
 
 
-async def _events(feed: Feed, serving: Serving) -> AsyncIterator[bytes]:
+async def _events(
+    feed: Feed[EventT], serving: Serving, encode: Callable[[EventT], bytes]
+) -> AsyncIterator[bytes]:
     heartbeat_s = serving.limits.heartbeat_ms / 1000
     yield HEARTBEAT  # so that the client knows at once that it is heard
     try:
@@ -150,7 +167,7 @@ async def _events(feed: Feed, serving: Serving) -> AsyncIterator[bytes]:
             if not await feed.has_next(heartbeat_s):
                 yield HEARTBEAT
             elif (event := feed.take()) is not None:
-                yield to_event(event)
+                yield encode(event)
             else:
                 return
     except MillstreamError as error:
@@ -169,7 +186,7 @@ class Poll:
     timeout_s: float
     rows_max: int
 
-    async def answer(self, feed: Feed, *, since: str | None) -> dict[str, Any]:
+    async def answer(self, feed: Feed[FeedEvent], *, since: str | None) -> dict[str, Any]:
         found: list[FeedEvent] = []
         last = since
         is_whole = since is not None  # whether `last` is the end of what was found

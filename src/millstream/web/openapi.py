@@ -1,10 +1,10 @@
 """The OpenAPI 3.1 document of an application, made of the table of operations. Pure.
 
-A path for each topic and view, with the columns of its rows and keys. A view that is not there yet
-has rows of any shape.
+A path for each topic, view and captured table, with the columns of its rows and keys. A view that
+is not there yet has rows of any shape.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from millstream._version import __version__
@@ -40,12 +40,13 @@ def document(
     name: str,
     topics: Mapping[str, Declared],
     views: Mapping[str, ViewColumns | None],
+    tables: Sequence[str] = (),
     *,
     limits: Limits,
 ) -> dict[str, Any]:
     paths: dict[str, Any] = {}
     for operation in OPERATIONS:
-        for path, described in _described(operation, topics, views, limits):
+        for path, described in _described(operation, topics, views, tables, limits):
             paths.setdefault(path, {})[operation.method.lower()] = described
     return {
         "openapi": "3.1.0",
@@ -62,6 +63,7 @@ def _described(
     operation: Operation,
     topics: Mapping[str, Declared],
     views: Mapping[str, ViewColumns | None],
+    tables: Sequence[str],
     limits: Limits,
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     if "{topic}" in operation.path:
@@ -73,6 +75,10 @@ def _described(
             row = ANY_ROW if columns is None else row_read(columns.schema)
             found = _operation(operation, view, row, limits)
             yield _by_columns(_with(operation, "view", view), found, columns)
+    elif "{table}" in operation.path:
+        for table in tables:
+            found = _operation(operation, table, ANY_ROW, limits)
+            yield _with(operation, "table", table), found
     else:
         yield operation.path, _operation(operation, "", ANY_ROW, limits)
 
@@ -245,6 +251,25 @@ SHAPES: Mapping[str, dict[str, Any]] = {
         after=TEXT,
     ),
     "views": _object(views=_array(TEXT)),
+    "tables": _object(tables=_array(TEXT)),
+    "table_changes": _object(
+        results=_array(
+            _object(
+                table=TEXT,
+                op={"enum": ["c", "u", "d", "r", "t"]},
+                key=_nullable("object"),
+                before=_nullable("object"),
+                after=_nullable("object"),
+                commit=_nullable("string"),
+                seq=_nullable("integer"),
+                transaction=_nullable("string"),
+                at_ms=_nullable("integer"),
+                unavailable=_array(TEXT),
+                token=TEXT,
+            )
+        ),
+        last=_nullable("string"),
+    ),
     "view": _object(
         name=TEXT,
         key=_array(TEXT),

@@ -1,7 +1,7 @@
 """Everything that is served, in one table: path, handler, parameters, answers, problems.
 
-The routes and the OpenAPI document are both made of it, so that they cannot disagree. `{topic}` and
-`{view}` stand for the application's own: the document has a path for each of them.
+The routes and the OpenAPI document are both made of it, so that they cannot disagree. `{topic}`,
+`{view}` and `{table}` stand for the application's own: the document has a path for each of them.
 """
 
 from collections.abc import Mapping
@@ -12,6 +12,7 @@ from millstream.web.change_feeds import SLOW, changes
 from millstream.web.limits import IDEMPOTENCY_KEY_CHARACTERS_MAX
 from millstream.web.server_requests import health, live, openapi_document, page
 from millstream.web.serving import Handler
+from millstream.web.table_changes import list_tables, table_changes
 from millstream.web.topic_requests import list_topics, publish
 from millstream.web.view_requests import describe_view, get_row, list_rows, list_views
 
@@ -25,6 +26,8 @@ Shape = Literal[
     "views",
     "view",
     "changes",
+    "tables",
+    "table_changes",
     "health",
     "live",
     "document",
@@ -89,6 +92,11 @@ WHERE: Final = Parameter(
     "The operators: = (or none), !=, <, <=, >, >=, in, starts with.",
     schema={"type": "object"},
     is_json=True,
+)
+LAST_EVENT_ID: Final = Parameter(
+    name="Last-Event-ID",
+    place="header",
+    help="The same, as browsers send it; it goes before `since`.",
 )
 KEY: Final = Parameter(
     name="key",
@@ -250,11 +258,7 @@ OPERATIONS: Final = (
         shape="changes",
         parameters=(
             Parameter(name="since", help="The token to go on from: `last` of the answer before."),
-            Parameter(
-                name="Last-Event-ID",
-                place="header",
-                help="The same, as browsers send it; it goes before `since`.",
-            ),
+            LAST_EVENT_ID,
             WHERE,
             LIMIT,
             TIMEOUT,
@@ -265,6 +269,36 @@ OPERATIONS: Final = (
             ),
         ),
         problems=("unknown-view", "does-not-fit", "too-large"),
+        media=("application/json", "text/event-stream"),
+    ),
+    Operation(
+        name="listTables",
+        method="GET",
+        path="/v1/tables",
+        handler=list_tables,
+        summary="The tables that are captured from databases.",
+        shape="tables",
+    ),
+    Operation(
+        name="tableChanges",
+        method="GET",
+        path="/v1/tables/{table}/changes",
+        handler=table_changes,
+        summary="Every change of a captured table, from its first row on or from a token: as "
+        "server-sent events (Accept: text/event-stream), or as one answer of JSON that waits for "
+        "something to tell.",
+        shape="table_changes",
+        parameters=(
+            Parameter(
+                name="since",
+                help="The token to go on from: `last` of the answer before; `now` for what is yet "
+                "to come.",
+            ),
+            LAST_EVENT_ID,
+            LIMIT,
+            TIMEOUT,
+        ),
+        problems=("unknown-table", "bad-token"),
         media=("application/json", "text/event-stream"),
     ),
 )

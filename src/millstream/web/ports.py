@@ -1,17 +1,19 @@
 """What is served: an application as HTTP sees it. Protocols only; `commands/serve.py` gives it."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from millstream.base.declared import DeclaredTable, DeclaredTopic
 from millstream.base.ports import Positions
 from millstream.base.record import Record
 from millstream.base.schema import Schema
+from millstream.capture.recorded_change import RecordedChange
 from millstream.queues.outbox import Receipt
 from millstream.views.feeds import Slow
 from millstream.views.store import Generation, Row
 
 Declared = DeclaredTopic | DeclaredTable
+EventT_co = TypeVar("EventT_co", covariant=True)
 
 
 class FeedEvent(Protocol):
@@ -29,12 +31,12 @@ class FeedEvent(Protocol):
     def token(self) -> str | None: ...
 
 
-class FeedEvents(Protocol):
+class Upcoming(Protocol[EventT_co]):
     """Holds no thread; a wait that is cancelled loses nothing."""
 
-    async def __anext__(self) -> FeedEvent: ...
+    async def __anext__(self) -> EventT_co: ...
 
-    def __aiter__(self) -> AsyncIterator[FeedEvent]: ...
+    def __aiter__(self) -> AsyncIterator[EventT_co]: ...
 
     async def aclose(self) -> None: ...
 
@@ -69,7 +71,7 @@ class ServedView(Protocol):
 
     def subscribe_async(
         self, *, where: Mapping[str, Any], since: str | None, slow: Slow
-    ) -> FeedEvents: ...
+    ) -> Upcoming[FeedEvent]: ...
 
 
 class Application(Protocol):
@@ -99,6 +101,12 @@ class Application(Protocol):
     def view(self, name: str) -> ServedView: ...
 
     def generations(self, view: str) -> Sequence[Generation]: ...
+
+    def tables(self) -> Sequence[str]:
+        """Those that are captured from a database."""
+
+    def changes(self, table: str, *, since: str | None) -> Upcoming[RecordedChange]:
+        """All that is captured of it, or what came after a token."""
 
     def require_broker(self) -> None:
         """Raises if no broker answers."""

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from millstream.base.errors import Corrupt, MillstreamError, Rejected, Retryable
+from millstream.capture import recorded_change
 from millstream.values.row_records import BadRow
 from millstream.values.unfit import Unfit
 from millstream.views.feed_tokens import BadToken
@@ -76,6 +77,12 @@ KINDS: Final = _kinds(
         status=404,
         title="There is no such view",
         what_to_do="GET /v1/views lists them.",
+    ),
+    Kind(
+        word="unknown-table",
+        status=404,
+        title="There is no such captured table",
+        what_to_do="GET /v1/tables lists them.",
     ),
     Kind(
         word="view-not-there-yet",
@@ -191,6 +198,7 @@ WORDS: Final[Mapping[type[MillstreamError], str]] = {
     NotInThisStore: "not-in-this-store",
     NotFreshYet: "not-reached",
     BadToken: "bad-token",
+    recorded_change.BadToken: "bad-token",
     BadRow: "does-not-fit",
     Unfit: "does-not-fit",
     Rejected: "refused",

@@ -52,7 +52,9 @@ async def openapi_document(request: Request, serving: Serving) -> Response:
 
     application = serving.application
     views = await serving.calls.run(lambda: _columns_of_views(serving))
-    return answer(document(application.name, application.topics(), views, limits=serving.limits))
+    tables = sorted(application.tables())
+    found = document(application.name, application.topics(), views, tables, limits=serving.limits)
+    return answer(found)
 
 
 def _columns_of_views(serving: Serving) -> dict[str, ViewColumns | None]:
@@ -74,11 +76,13 @@ async def page(request: Request, serving: Serving) -> Response:
     name = escape(application.name)
     topics = "".join(f"<li>{escape(topic)}</li>" for topic in sorted(application.topics()))
     views = "".join(_links(escape(view, quote=True)) for view in _views(serving))
+    tables = "".join(_table_link(escape(one, quote=True)) for one in sorted(application.tables()))
     return HTMLResponse(
         f"<!doctype html><html lang=en><meta charset=utf-8><title>{name}</title>"
         f"<style>{STYLE}</style><h1>{name}</h1>"
         f"<h2>Views</h2><ul>{views or '<li>none</li>'}</ul>"
         f'<h2><a href="/v1/topics">Topics</a></h2><ul>{topics or "<li>none</li>"}</ul>'
+        f'<h2><a href="/v1/tables">Captured tables</a></h2><ul>{tables or "<li>none</li>"}</ul>'
         '<p><a href="/health">Health</a>, <a href="/openapi.json">OpenAPI document</a></p></html>'
     )
 
@@ -89,3 +93,7 @@ def _links(view: str) -> str:
         f'<li><a href="{path}">{view}</a>: <a href="{path}/rows">rows</a>, '
         f'<a href="{path}/changes">changes</a></li>'
     )
+
+
+def _table_link(table: str) -> str:
+    return f'<li>{table}: <a href="/v1/tables/{table}/changes?timeout=0">changes</a></li>'

@@ -39,6 +39,11 @@ class Serving:
             raise unknown("view", name, known)
         return self.application.view(name)
 
+    def require_table(self, name: str) -> None:
+        known = self.application.tables()
+        if name not in known:
+            raise unknown("table", name, known)
+
 
 Handler: TypeAlias = Callable[[Request, Serving], Awaitable[Response]]
 

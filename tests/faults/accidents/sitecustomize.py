@@ -8,16 +8,24 @@ $MILLSTREAM_ACCIDENTS. Who first comes to the point takes the file away, and the
     worker   this process is killed
     broker   the broker is killed; its process id is in the file `broker.pid`
     zombie   the application and this process are stopped, and are not dead
+    all-N    the application is killed when N have come to the point, each of which waits there
 """
 
 import os
 import signal
+import sys
+import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 HERE = os.environ.get("MILLSTREAM_ACCIDENTS")
 TAKEN = ".taken"
+ALL = "all-"
+LOOK_SECONDS = 0.02
+# A stop comes through any thread of a process: this one goes on for a moment.
+STOPPING_SECONDS = 0.2
 
 
 def meet(point: str) -> None:
@@ -30,12 +38,35 @@ def meet(point: str) -> None:
     for file in sorted(Path(HERE).glob(f"{point}@*")):
         if file.suffix == TAKEN:
             continue
+        victim = file.name.partition("@")[2]
+        if victim.startswith(ALL):
+            wait_for_all(point, int(victim.removeprefix(ALL)), Path(HERE))
+            victim = "driver"
         try:
             file.rename(f"{file}{TAKEN}")
         except FileNotFoundError:  # another process was quicker
             continue
-        happen(file.name.partition("@")[2], Path(HERE))
+        happen(victim, Path(HERE))
         return
+
+
+def wait_for_all(point: str, count: int, directory: Path) -> None:
+    """Return to one of them, when so many have come; the others wait for their end."""
+    here = f"here-{os.environ['MILLSTREAM_ACCIDENTS_GROUP']}-{point}-"
+    (directory / f"{here}{os.getpid()}-{threading.get_ident()}").touch()
+    while len(list(directory.glob(f"{here}*"))) < count:
+        time.sleep(LOOK_SECONDS)
+    try:
+        (directory / f"all-{here}").mkdir()
+    except FileExistsError:
+        wait_for_the_end(directory)
+
+
+def wait_for_the_end(directory: Path) -> None:
+    """Of the application, which this process may outlive."""
+    while not ended_mark(directory).exists():
+        time.sleep(LOOK_SECONDS)
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def ended_mark(directory: Path) -> Path:
@@ -61,7 +92,10 @@ def happen(victim: str, directory: Path) -> None:
         case "zombie":
             (directory / f"stopped-{os.getpid()}").touch()
             os.killpg(application, signal.SIGSTOP)
-            os.kill(os.getpid(), signal.SIGSTOP)
+            if os.getpgrp() == application:  # to stop once more would outlast the waking
+                time.sleep(STOPPING_SECONDS)
+            else:
+                os.kill(os.getpid(), signal.SIGSTOP)
 
 
 def around(owner: Any, name: str, *, before: str | None = None, after: str | None = None) -> None:
@@ -79,6 +113,16 @@ def around(owner: Any, name: str, *, before: str | None = None, after: str | Non
     setattr(owner, name, call)
 
 
+def around_reads_of_each_job(reader: Any) -> None:
+    read: Callable[..., Any] = reader.read
+
+    def call(self: Any, *given: Any) -> Any:
+        meet(f"source-before-read-of-{self._read.job.rpartition('.')[2]}")
+        return read(self, *given)
+
+    reader.read = call
+
+
 def install() -> None:
     from millstream.processing.jobs.checkpoints import JobDirectory
     from millstream.processing.reading.range_reader import RangeReader
@@ -89,6 +133,7 @@ def install() -> None:
 
     around(StreamPlanner, "next_position", after="source-planned")
     around(RangeReader, "read", before="source-before-read")
+    around_reads_of_each_job(RangeReader)
     around(RowTransaction, "begin", after="topic-after-begin")
     around(RowTransaction, "commit", before="topic-before-commit", after="topic-after-commit")
     around(SqliteView, "write", before="view-before-write", after="view-after-write")
@@ -97,6 +142,45 @@ def install() -> None:
     around(ViewChanges, "write", before="changes-before-write", after="changes-after-write")
     around(JobDirectory, "begin", before="generation-before-begin", after="generation-after-begin")
     around(JobDirectory, "settle", after="generation-after-settle")
+    if "MILLSTREAM_ACCIDENTS_STORES" in os.environ and (
+        is_driver() or "pyspark.worker" in sys.orig_argv
+    ):
+        install_in_stores()
+
+
+def install_in_stores() -> None:
+    """All but SQLite. The step before the commit is the last one; Delta's merge commits itself."""
+    from millstream.views.stores.delta.staging import DeltaStaging
+    from millstream.views.stores.delta.store import DeltaRows, DeltaWriter
+    from millstream.views.stores.parquet.store import ParquetWriter
+    from millstream.views.stores.postgres.staging import PostgresStaging
+    from millstream.views.stores.postgres.store import PostgresView
+    from millstream.views.stores.redis.link import RedisLink
+    from millstream.views.stores.redis.store import RedisView
+    from millstream.views.stores.search import index as search_index
+    from millstream.views.stores.search.store import SearchWriter
+    from millstream.views.stores.topic.notes import KeptGeneration
+    from millstream.views.stores.topic.store import TopicView
+
+    writes: list[tuple[type, str]] = [
+        (DeltaWriter, "_put"),  # in parts, or whole
+        (ParquetWriter, "write"),
+        (PostgresView, "_written"),
+        (RedisView, "write"),
+        (SearchWriter, "write"),
+        (TopicView, "write"),
+    ]
+    for writer, name in writes:
+        around(writer, name, before="view-before-write", after="view-after-write")
+    around(DeltaRows, "put", before="view-before-commit")
+    around(ParquetWriter, "_changed", after="view-before-commit")
+    around(PostgresView, "_apply", after="view-before-commit")
+    around(PostgresView, "_merge_staged", after="view-before-commit")
+    around(RedisLink, "stage", after="view-before-commit")
+    around(search_index, "state_document", after="view-before-commit")
+    around(KeptGeneration, "extended", after="view-before-commit")
+    for staging in (DeltaStaging, PostgresStaging):
+        around(staging, "stage", before="part-before-stage", after="part-after-stage")
 
 
 if HERE is not None:

@@ -23,6 +23,7 @@ def template(path: str) -> str:
     """The path as the table has it."""
     path = re.sub(r"^/v1/topics/[^/]+/", "/v1/topics/{topic}/", path)
     path = re.sub(r"^/v1/views/[^/]+", "/v1/views/{view}", path)
+    path = re.sub(r"^/v1/tables/[^/]+", "/v1/tables/{table}", path)
     return re.sub(r"/rows/.+", "/rows/{key}", path)
 
 

@@ -43,6 +43,8 @@ class Catalog:
         self._idle_alone: set[str] = set()
         # The topic of a view's changes as a table; its columns are known once Spark is there.
         self.view_table: Callable[[Job], DeclaredTable] = _unknown_table
+        # The tables that captures bring; their columns are known once a database was asked.
+        self.captured: dict[str, Callable[[], DeclaredTable]] = {}
 
     def declare(self, declared: Declared, *, idles_alone: bool = False) -> None:
         """Declare it; the same again is no error.
@@ -55,6 +57,14 @@ class Catalog:
         if known != declared:
             raise BadDeclaration(f"{declared.name} is declared already, otherwise: {known}")
 
+    def declare_captured(self, name: str, table: Callable[[], DeclaredTable]) -> None:
+        if name in self.inputs or name in self.captured:
+            raise BadDeclaration(
+                f"{name} is declared already: give the captured table another name, "
+                f'tables={{"other_{name}": "{name}"}}'
+            )
+        self.captured[name] = table
+
     def add(self, job: Job) -> None:
         known = self.jobs.get(job.name)
         if known is not None:
@@ -63,8 +73,8 @@ class Catalog:
                 "one of the functions, or give it name=..."
             )
         for name in job.inputs.values():
-            if name not in self.inputs and name not in self.views:
-                raise UnknownInput(job=job.name, name=name, known={*self.inputs, *self.views})
+            if name not in self._known:
+                raise UnknownInput(job=job.name, name=name, known=self._known)
         self.jobs[job.name] = job
 
     def inputs_of(self, job: Job) -> Mapping[str, Declared]:
@@ -85,9 +95,20 @@ class Catalog:
     def _input(self, job: Job, name: str) -> Declared:
         if name in self.inputs:
             return self.inputs[name]
+        if name in self.captured:
+            return self.captured[name]()
         if name in self.views:
             return self.view_table(self.jobs[name])
-        raise UnknownInput(job=job.name, name=name, known={*self.inputs, *self.views})
+        raise UnknownInput(job=job.name, name=name, known=self._known)
+
+    def captured_topics(self, jobs: Iterable[Job]) -> set[str]:
+        """Those of captured tables that these jobs read."""
+        names = {name for job in jobs for name in job.inputs.values()} - self.inputs.keys()
+        return {self.captured[name]().name for name in names if name in self.captured}
+
+    @property
+    def _known(self) -> set[str]:
+        return {*self.inputs, *self.captured, *self.views}
 
     @property
     def views(self) -> list[str]:
@@ -95,7 +116,7 @@ class Catalog:
 
     def is_input(self, view: Job) -> bool:
         """Whether a job has this view as an input; a topic of the same name comes first."""
-        if view.name in self.inputs:
+        if view.name in self.inputs or view.name in self.captured:
             return False
         return any(view.name in job.inputs.values() for job in self.jobs.values())
 

@@ -175,4 +175,20 @@ def _protobuf(declared: Declared, schema: Schema) -> Decoder:
     return ProtobufDecoder(declared.message.files, declared.message.name, schema)
 
 
-DECODERS = {"json": _json, "avro": _avro, "raw": _raw, "protobuf": _protobuf}
+def _debezium(declared: Declared, schema: Schema) -> Decoder:
+    from millstream.values.envelope_decoder import EnvelopeDecoder
+
+    if isinstance(declared, DeclaredTopic):
+        raise BadDeclaration(
+            f"{declared.name}: encoding='debezium' is of tables: declare it with app.table(...)"
+        )
+    return EnvelopeDecoder(schema)
+
+
+DECODERS = {
+    "json": _json,
+    "avro": _avro,
+    "raw": _raw,
+    "protobuf": _protobuf,
+    "debezium": _debezium,
+}

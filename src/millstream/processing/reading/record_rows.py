@@ -25,7 +25,12 @@ from millstream.processing.reading.late_events import LateEvents
 from millstream.processing.reading.lateness import Judged, judge
 from millstream.processing.reading.offset_plan import Partition
 from millstream.processing.reading.record_columns import RAW_TYPES, column_of, values_of
-from millstream.processing.reading.table_rows import CHANGE_FIELDS, TableKeys, table_changes
+from millstream.processing.reading.table_rows import (
+    CHANGE_FIELDS,
+    TableKeys,
+    numbers_where,
+    table_changes,
+)
 from millstream.processing.reading.topic_read import TopicRead
 from millstream.schemas.arrow_types import schema_from_arrow
 from millstream.values.decoder import Bad, Decoded, Decoder
@@ -84,7 +89,7 @@ def _clock_rows(
 def _event_rows(
     read: TopicRead, schema: pa.Schema, events: list[Message], late: LateEvents
 ) -> Iterator[pa.RecordBatch]:
-    columns, undecoded = _columns(read, events)
+    columns, undecoded, passed = _columns(read, events)
     judged = _judged(read, columns, events, undecoded, late.watermark_ms)
     if bad := [*undecoded, *judged.bad]:
         _set_aside(read, events, bad)
@@ -92,7 +97,7 @@ def _event_rows(
         late.take(events, judged)
     arrays = [columns[field.name].cast(field.type) for field in schema]
     batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
-    removed = judged.removed.union(letter.row for letter in undecoded)
+    removed = judged.removed.union(passed, (letter.row for letter in undecoded))
     kept = batch.filter(_all_but(removed, len(events))) if removed else batch
     if kept.num_rows:
         yield kept
@@ -116,21 +121,24 @@ def _judged(
     )
 
 
-def _columns(read: TopicRead, records: list[Message]) -> tuple[Columns, Sequence[Bad]]:
-    """All columns by name, and the rows whose decoded ones say nothing."""
+def _columns(
+    read: TopicRead, records: list[Message]
+) -> tuple[Columns, Sequence[Bad], Sequence[int]]:
+    """All columns by name, and the rows whose decoded ones say nothing: of bad values, or of
+    those that are about no row."""
     raw = {
         name: column_of(column, records)
         for name, column in zip(read.raw_names, read.raw_columns, strict=True)
     }
     if read.decoder is None:
-        return raw, ()
+        return raw, (), ()
     decoded = _decoded(read, read.decoder, records)
     typed = dict(zip(decoded.batch.schema.names, decoded.batch.columns, strict=True))
     if read.table_key:
         typed[ORDER] = column_of("offset", records)
     if read.beats:
         typed[BEAT] = pa.nulls(len(records), BEAT_FIELD.type)
-    return typed | raw, decoded.bad
+    return typed | raw, decoded.bad, numbers_where(decoded.passed)
 
 
 def _decoded(read: TopicRead, decoder: Decoder, records: list[Message]) -> Decoded:
@@ -138,9 +146,11 @@ def _decoded(read: TopicRead, decoder: Decoder, records: list[Message]) -> Decod
     decoded = decoder.decode(values)
     if not read.table_key:
         return decoded
-    keys = [record.key() for record in records if record.value() is None]
+    tombstones = pc.is_null(values)
+    gone = tombstones if decoded.gone is None else pc.or_(tombstones, decoded.gone)
+    keys = [records[row].key() for row in numbers_where(gone)]
     found = TableKeys(schema_from_arrow(decoder.arrow_schema), read.table_key).decode(keys)
-    return table_changes(decoded, found, read.table_key, tombstones=pc.is_null(values))
+    return table_changes(decoded, found, read.table_key, gone=gone)
 
 
 def _set_aside(read: TopicRead, records: list[Message], bad: Sequence[Bad]) -> None:

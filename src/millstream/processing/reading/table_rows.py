@@ -1,8 +1,9 @@
 """Records of a changelog topic as changes of a table. Pure; needs pyarrow.
 
 A value is the whole row: an upsert. A null value is a tombstone: a delete, whose key columns come
-from the record's key and whose other columns are null. `_order` rises with every change of a key:
-the record's offset, since all records of a key are in one partition.
+from the record's key and whose other columns are null. Envelopes say themselves which they are.
+`_order` rises with every change of a key: the record's offset, since all records of a key are in
+one partition.
 
 A record's key names the row in JSON: {"id": 7} with every key column; of a single column its plain
 value too: 7, "ada", or the bare text ada.
@@ -60,24 +61,30 @@ def _required(field: Field) -> Field:
 
 
 def table_changes(
-    rows: Decoded, keys: Decoded, key: Sequence[str], *, tombstones: pa.BooleanArray
+    rows: Decoded, keys: Decoded, key: Sequence[str], *, gone: pa.BooleanArray
 ) -> Decoded:
-    """`rows` with the keys of tombstones filled in, and what each record does to its row.
+    """`rows` with the keys of those that are gone filled in, and what each record does to its row.
 
-    `keys` are those of the tombstones alone, in order.
+    `keys` are those of the rows that are gone alone, in order.
     """
-    numbers = pc.indices_nonzero(tombstones).to_pylist()
+    numbers = numbers_where(gone)
     bad = [*rows.bad, *(Bad(numbers[found.row], found.reason) for found in keys.bad)]
     columns = {name: rows.batch.column(name) for name in rows.batch.schema.names}
     for name in key:
-        columns[name] = pc.replace_with_mask(columns[name], tombstones, keys.batch.column(name))
-    named = {found.row for found in bad}
+        columns[name] = pc.replace_with_mask(columns[name], gone, keys.batch.column(name))
+    named = {*numbers_where(rows.passed), *(found.row for found in bad)}
     bad += [one for one in _unnamed(columns, key) if one.row not in named]
-    change = pc.if_else(tombstones, DELETE, UPSERT)
+    change = pc.if_else(gone, DELETE, UPSERT)
     return Decoded(
         pa.RecordBatch.from_arrays([*columns.values(), change], [*columns, CHANGE]),
         sorted(bad, key=lambda found: found.row),
+        passed=rows.passed,
     )
+
+
+def numbers_where(condition: pa.BooleanArray | None) -> list[int]:
+    found: list[int] = [] if condition is None else pc.indices_nonzero(condition).to_pylist()
+    return found
 
 
 def _unnamed(columns: dict[str, pa.Array], key: Sequence[str]) -> Iterator[Bad]:

@@ -18,9 +18,7 @@ def changes(ddl: str, key: tuple[str, ...], *records: Record) -> Decoded:
     schema = schema_from_ddl(ddl)
     values = pa.array([value for _, value in records], pa.binary())
     keys = TableKeys(schema, key).decode([key for key, value in records if value is None])
-    return table_changes(
-        JsonDecoder(schema).decode(values), keys, key, tombstones=pc.is_null(values)
-    )
+    return table_changes(JsonDecoder(schema).decode(values), keys, key, gone=pc.is_null(values))
 
 
 def rows(found: Decoded) -> list[tuple[Any, ...]]:

@@ -1,0 +1,227 @@
+"""Changes into topics: each to the one of its table, with its tombstone, its place and its version.
+
+Between the source and the log: the envelope is made here, and a topic when a table first comes.
+Does not commit: what it puts belongs to the transaction that is open, and the schemas of new
+versions too (`take_notes`).
+"""
+
+import logging
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from millstream.base.clock import Clock
+from millstream.capture.change import TRUNCATED, CapturedTable, Change, Message, Transaction
+from millstream.capture.definition import CaptureDefinition
+from millstream.capture.envelope import (
+    Envelope,
+    Place,
+    begin_of,
+    end_of,
+    has_tombstone,
+    key_of,
+    place_of,
+    value_of,
+)
+from millstream.capture.log_writer import LogWriter
+from millstream.capture.outbox import NotRoutable, event_from_message, event_from_row, is_event
+from millstream.capture.position_record import Note, schema_note
+from millstream.capture.table_versions import TableVersions
+
+if TYPE_CHECKING:
+    from millstream.capture.avro_values import AvroSchemas, AvroValues
+
+logger = logging.getLogger(__name__)
+
+
+# What waits to be encoded together: then the price of a call is shared.
+AVRO_RECORDS_MAX = 1_000
+
+
+class KnownTable(NamedTuple):
+    """One version of a table, with what all its records have in common."""
+
+    given: CapturedTable  # kept, so that no other table gets its identity
+    table: CapturedTable
+    source: bytes
+    is_outbox: bool
+    avro: "AvroValues | None"
+
+
+class Waiting(NamedTuple):
+    """A record whose envelope is to be Avro; a tombstone waits for its turn."""
+
+    known: KnownTable
+    key: bytes | None
+    envelope: bytes | None
+    is_everywhere: bool = False
+
+
+class ChangeWriter:
+    """Of one run; `known` are the versions of former ones."""
+
+    def __init__(
+        self,
+        definition: CaptureDefinition,
+        envelope: Envelope,
+        writer: LogWriter,
+        *,
+        known: Iterable[CapturedTable],
+        now_ms: Clock,
+        avro: "AvroSchemas | None" = None,
+    ) -> None:
+        self._definition, self._envelope, self._writer = definition, envelope, writer
+        self._now_ms, self._avro = now_ms, avro
+        self._waiting: list[Waiting] = []
+        noted = list(known)
+        self._noted = {(table.name, table.version) for table in noted}
+        self._versions = TableVersions(noted)
+        self._tables: dict[int, KnownTable] = {}
+        self._notes: list[Note] = []
+        self._outbox_keys: dict[CapturedTable, list[bytes]] = {}
+
+    def write_transaction(
+        self, transaction: Transaction, changes: Iterable[Change | Message]
+    ) -> int:
+        """How many changes it had."""
+        place = place_of(transaction, read_ms=self._now_ms())
+        counts: dict[str, int] = {}
+        seq = -1
+        for seq, change in enumerate(changes):
+            if not seq:
+                self._write_begin(transaction)
+            if isinstance(change, Message):
+                self._write_message(change, place, seq)
+            else:
+                name = change.table.name
+                counts[name] = counts.get(name, 0) + 1
+                self._write(change, place, seq)
+        if seq >= 0:
+            self._write_end(transaction, counts)
+        return seq + 1
+
+    def write_again(self, change: Change, transaction: Transaction, seq: int) -> None:
+        """A change that must follow rows which were loaded after it was written."""
+        self._write(change, place_of(transaction, read_ms=self._now_ms()), seq)
+
+    def write_loaded(self, changes: Iterable[Change], position: str) -> int:
+        """Rows as they were when the stream was at `position`."""
+        now_ms = self._now_ms()
+        place = Place(position, at_ms=now_ms, read_ms=now_ms)
+        seq = -1
+        for seq, change in enumerate(changes):
+            self._write(change, place, seq)
+        return seq + 1
+
+    def take_notes(self) -> list[Note]:
+        """Schemas that came since, for the same transaction; all that was written is put now."""
+        self._put_waiting()
+        notes, self._notes = self._notes, []
+        return notes
+
+    def flush(self) -> None:
+        """Wait until all that was written is in the log, though not committed."""
+        self._put_waiting()
+        self._writer.flush()
+
+    def take_outbox_keys(self) -> dict[CapturedTable, list[bytes]]:
+        """Rows of an outbox that are events, once this transaction is committed."""
+        keys, self._outbox_keys = self._outbox_keys, {}
+        return keys
+
+    def know(self, table: CapturedTable) -> KnownTable:
+        """Its version has a number and a note, its topic is there."""
+        known = self._tables.get(id(table))
+        if known is None:
+            known = self._tables[id(table)] = self._introduced(table)
+        return known
+
+    def _introduced(self, given: CapturedTable) -> KnownTable:
+        table = self._versions.of(given)
+        if (table.name, table.version) not in self._noted:
+            self._noted.add((table.name, table.version))
+            self._notes.append(schema_note(self._definition.name, table))
+        self._writer.make_topic(
+            table.topic, is_compacted=bool(table.key), partitions=self._definition.partitions
+        )
+        is_outbox = self._definition.is_outbox(table.name)
+        avro = self._avro.values_of(table) if self._avro and not is_outbox else None
+        return KnownTable(given, table, self._envelope.source_of(table), is_outbox, avro)
+
+    def _write(self, change: Change, place: Place, seq: int) -> None:
+        known = self._tables.get(id(change.table)) or self.know(change.table)
+        if known.is_outbox:
+            return self._write_event(change)
+        key, value = key_of(change), value_of(change, known.source, place, seq)
+        if known.avro is not None:
+            return self._wait(known, change, key, value)
+        topic = known.table.topic
+        if change.op == TRUNCATED:
+            return self._writer.put_everywhere(topic, key, value)
+        self._writer.put(topic, key, value)
+        if has_tombstone(change):
+            self._writer.put(topic, key, None)
+        return None
+
+    def _wait(self, known: KnownTable, change: Change, key: bytes | None, value: bytes) -> None:
+        self._waiting.append(Waiting(known, key, value, change.op == TRUNCATED))
+        if has_tombstone(change):
+            self._waiting.append(Waiting(known, key, None))
+        if len(self._waiting) >= AVRO_RECORDS_MAX:
+            self._put_waiting()
+
+    def _put_waiting(self) -> None:
+        """In their order; those of one table are encoded together."""
+        waiting, self._waiting = self._waiting, []
+        values = encoded_as_avro(waiting)
+        for number, one in enumerate(waiting):
+            topic, value = one.known.table.topic, values.get(number)
+            if one.is_everywhere:
+                self._writer.put_everywhere(topic, one.key, value)
+            else:
+                self._writer.put(topic, one.key, value)
+
+    def _write_event(self, change: Change) -> None:
+        if not is_event(change):
+            return
+        event = event_from_row(change)
+        if isinstance(event, NotRoutable):
+            logger.warning("capture %s: outbox: %s", self._definition.name, event.reason)
+            return
+        self._writer.make_topic(event.topic)
+        self._writer.put(event.topic, event.key, event.value, headers=list(event.headers))
+        if change.key is not None:
+            self._outbox_keys.setdefault(change.table, []).append(change.key)
+
+    def _write_message(self, message: Message, place: Place, seq: int) -> None:
+        event = event_from_message(message)
+        if event is not None:
+            topic, key, value = event.topic, event.key, event.value
+        else:
+            topic = self._definition.messages_topic
+            key, value = self._envelope.message(message, place, seq)
+        self._writer.make_topic(topic)
+        self._writer.put(topic, key, value)
+
+    def _write_begin(self, transaction: Transaction) -> None:
+        if self._definition.has_boundaries:
+            self._writer.make_topic(self._definition.transactions_topic)
+            self._writer.put(self._definition.transactions_topic, *begin_of(transaction))
+
+    def _write_end(self, transaction: Transaction, counts: dict[str, int]) -> None:
+        if self._definition.has_boundaries:
+            self._writer.put(self._definition.transactions_topic, *end_of(transaction, counts))
+
+
+def encoded_as_avro(waiting: Sequence[Waiting]) -> dict[int, bytes]:
+    """The values by their place; tombstones have none."""
+    by_table: dict[int, list[int]] = {}
+    for number, one in enumerate(waiting):
+        if one.envelope is not None:
+            by_table.setdefault(id(one.known), []).append(number)
+    values: dict[int, bytes] = {}
+    for numbers in by_table.values():
+        avro = waiting[numbers[0]].known.avro
+        assert avro is not None
+        envelopes = [waiting[number].envelope or b"" for number in numbers]
+        values.update(zip(numbers, avro.encode(envelopes), strict=True))
+    return values

@@ -1,0 +1,133 @@
+"""What an operator wants of captures: added, paused, resumed, reloaded, dropped; and how they are.
+
+Writes wishes into `_captures`; the capture's runner takes them up within about a second, or when it
+is next started. A capture that nobody runs is dropped by whoever runs it next (`runner.py`).
+"""
+
+import contextlib
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from millstream.base.errors import Rejected
+from millstream.capture.captures_topic import (
+    CapturesTopic,
+    make_captures_topic,
+    write_wanted,
+)
+from millstream.capture.definition import CaptureDefinition
+from millstream.capture.log_clients import Client, Topics
+from millstream.capture.position_record import (
+    ALL_TABLES,
+    CaptureBook,
+    CaptureRecords,
+    Control,
+    Note,
+    control_note,
+    definition_note,
+)
+
+
+class NoSuchCapture(Rejected):
+    def __init__(self, *, capture: str, known: Sequence[str]) -> None:
+        there = f"There are: {', '.join(known)}" if known else "There is none"
+        super().__init__(
+            f"there is no capture {capture}. {there}. `millstream capture add {capture} URL "
+            "--table NAME` makes it"
+        )
+        self.capture, self.known = capture, known
+
+
+class CaptureThere(Rejected):
+    def __init__(self, *, capture: str) -> None:
+        super().__init__(
+            f"the capture {capture} is there already, and is told otherwise: `millstream capture "
+            f"show {capture}` shows it, `millstream capture drop {capture}` makes room"
+        )
+        self.capture = capture
+
+
+class NotItsTable(Rejected):
+    def __init__(self, *, capture: str, table: str, tables: Sequence[str]) -> None:
+        super().__init__(
+            f"the capture {capture} has no table {table}. It has: {', '.join(tables) or 'none yet'}"
+        )
+        self.capture, self.table, self.tables = capture, table, tables
+
+
+class CaptureControl:
+    """Reads and writes `_captures` for commands and applications. Used by one thread."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        make_captures_topic(Topics(client))
+
+    def captures(self) -> dict[str, CaptureRecords]:
+        """All that are defined, as they are now."""
+        return dict(self._book().defined())
+
+    def capture(self, name: str) -> CaptureRecords:
+        book = self._book()
+        found = book.of(name)
+        if found.definition is None:
+            raise NoSuchCapture(capture=name, known=[one for one, _ in book.defined()])
+        return found
+
+    def add(self, definition: CaptureDefinition) -> None:
+        """The same again changes nothing; more tables for one that is there are added to it."""
+        there = self._book().of(definition.name)
+        if there.definition is not None and there.definition != definition:
+            self._require_only_more_tables(there.definition, definition)
+        notes = [definition_note(definition)]
+        if there.control.is_dropped:
+            notes.append(control_note(definition.name, Control()))
+        self._write(notes)
+
+    def add_tables(self, name: str, tables: Sequence[str]) -> None:
+        definition = self._definition(name)
+        new = [table for table in tables if table not in definition.tables]
+        self._write([definition_note(replace(definition, tables=(*definition.tables, *new)))])
+
+    def pause(self, name: str) -> None:
+        self._wish(name, lambda control: replace(control, is_paused=True))
+
+    def resume(self, name: str) -> None:
+        self._wish(name, lambda control: replace(control, is_paused=False))
+
+    def reload(self, name: str, table: str | None = None) -> None:
+        """One table, by its full name or its last part; or all, from a new position."""
+        full = ALL_TABLES if table is None else self._full_name(name, table)
+        request = uuid.uuid4().hex
+        self._wish(
+            name, lambda control: replace(control, reloads={**control.reloads, full: request})
+        )
+
+    def drop(self, name: str) -> None:
+        self._wish(name, lambda control: replace(control, is_dropped=True))
+
+    def _book(self) -> CaptureBook:
+        """As it is now: asked of the broker anew."""
+        with contextlib.closing(CapturesTopic(self._client)) as captures:
+            return captures.read_to_end()
+
+    def _definition(self, name: str) -> CaptureDefinition:
+        definition = self.capture(name).definition
+        assert definition is not None
+        return definition
+
+    def _require_only_more_tables(self, there: CaptureDefinition, new: CaptureDefinition) -> None:
+        if replace(new, tables=there.tables) != there or not set(there.tables) <= set(new.tables):
+            raise CaptureThere(capture=there.name)
+
+    def _full_name(self, name: str, table: str) -> str:
+        tables = list(self.capture(name).tables)
+        for known in tables:
+            if known == table or known.endswith(f".{table}"):
+                return known
+        raise NotItsTable(capture=name, table=table, tables=tables)
+
+    def _wish(self, name: str, change: Callable[[Control], Control]) -> None:
+        self._write([control_note(name, change(self.capture(name).control))])
+
+    def _write(self, notes: Sequence[Note]) -> None:
+        write_wanted(self._client, notes)

@@ -1,0 +1,162 @@
+"""What a capture is told: which database, which tables, where their changes go. Pure.
+
+Kept in the topic `_captures`, so it holds no password: a URL names a variable of the environment
+instead, `postgresql://mill:${SHOP_PASSWORD}@db/shop`, which is looked up when it is opened.
+Does not know any database: `opening.py` finds the source for a URL.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Literal, get_args
+from urllib.parse import quote, urlsplit
+
+from millstream.base.errors import Rejected
+
+Mode = Literal["log", "triggers"]
+AtRetainedMax = Literal["warn", "stop", "drop"]
+Load = Literal["all", "none"]
+Encoding = Literal["json", "avro"]
+
+# A part of topic names: what Kafka allows there, without the dot that separates the parts.
+NAME = re.compile(r"[A-Za-z0-9_-]{1,100}")
+NOT_IN_A_TOPIC = re.compile(r"[^A-Za-z0-9._-]")
+VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+
+
+class BadDefinition(Rejected):
+    """A capture that cannot be as it is declared."""
+
+
+class PasswordInUrl(BadDefinition):
+    def __init__(self, *, capture: str) -> None:
+        super().__init__(
+            f"the URL of the capture {capture} has a password in it, and would be kept with it. "
+            "Name a variable of the environment instead: "
+            "postgresql://user:${SHOP_PASSWORD}@host/database"
+        )
+        self.capture = capture
+
+
+class VariableMissing(BadDefinition):
+    def __init__(self, *, capture: str, variable: str) -> None:
+        super().__init__(
+            f"the URL of the capture {capture} needs the variable {variable}, which is not set in "
+            "this environment: set it and start again"
+        )
+        self.capture, self.variable = capture, variable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaptureDefinition:
+    """`tables`: as the database names them, with their schema or without it.
+
+    `outbox`: a table of these whose rows become events on topics that they name, and are deleted.
+    `at_retained_max`: what to do when the database keeps `retained_bytes_max` of its log for this
+    capture: tell it, stop, or drop what makes the database keep it (then all is loaded anew).
+    """
+
+    name: str
+    url: str
+    tables: tuple[str, ...]
+    mode: Mode = "log"
+    topic_prefix: str = ""  # the capture's name, unless another is given
+    partitions: int | None = None  # the broker's default
+    load: Load = "all"
+    outbox: str | None = None
+    has_boundaries: bool = True  # of transactions, on a topic of their own
+    encoding: Encoding = "json"
+    retained_bytes_max: int | None = None
+    at_retained_max: AtRetainedMax = "warn"
+
+    def __post_init__(self) -> None:
+        if not NAME.fullmatch(self.name):
+            raise BadDefinition(
+                f"{self.name!r} cannot name a capture: letters, digits, '-' and '_', at most 100"
+            )
+        if not self.tables:
+            raise BadDefinition(f"the capture {self.name} has no tables: name at least one")
+        for field, allowed in CHOICES.items():
+            if getattr(self, field) not in allowed:
+                raise BadDefinition(
+                    f"{self.name}: {field}={getattr(self, field)!r}: one of {', '.join(allowed)}"
+                )
+        if self.outbox is not None and self.outbox not in self.tables:
+            raise BadDefinition(f"{self.name}: the outbox {self.outbox} is none of its tables")
+
+    @property
+    def prefix(self) -> str:
+        return self.topic_prefix or self.name
+
+    @property
+    def transactions_topic(self) -> str:
+        return f"{self.prefix}.transactions"
+
+    @property
+    def messages_topic(self) -> str:
+        return f"{self.prefix}.messages"
+
+    def is_outbox(self, table: str) -> bool:
+        """By the database's full name of a table, or the last part of it."""
+        return self.outbox is not None and f".{table}".endswith(f".{self.outbox}")
+
+    def topic_of(self, table: str, *, without: str) -> str:
+        """`shop.orders` for "public.orders" without "public", `shop.sales.orders` for others."""
+        short = table.removeprefix(f"{without}.")
+        return f"{self.prefix}.{NOT_IN_A_TOPIC.sub('_', short)}"
+
+    def to_json(self) -> str:
+        """Refuses a password: this is kept, and shown."""
+        require_no_password(self.name, self.url)
+        return json.dumps({field.name: getattr(self, field.name) for field in fields(self)})
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> "CaptureDefinition":
+        """Fields that a newer version wrote are left out."""
+        found: dict[str, Any] = json.loads(text)
+        known = {field.name: found[field.name] for field in fields(cls) if field.name in found}
+        return cls(**known | {"tables": tuple(found["tables"])})
+
+
+CHOICES: Mapping[str, tuple[str, ...]] = {
+    "mode": get_args(Mode),
+    "load": get_args(Load),
+    "encoding": get_args(Encoding),
+    "at_retained_max": get_args(AtRetainedMax),
+}
+
+
+def require_no_password(capture: str, url: str) -> None:
+    """A password is a variable, or not there: then the driver's own files and variables count."""
+    given = urlsplit(url)
+    passwords = [given.password or "", *_passwords_in_query(given.query)]
+    if any(VARIABLE.sub("", password) for password in passwords):
+        raise PasswordInUrl(capture=capture)
+
+
+def _passwords_in_query(query: str) -> list[str]:
+    parts = [part.partition("=") for part in query.split("&")]
+    return [value for name, _, value in parts if "password" in name.lower()]
+
+
+def resolve_url(capture: str, url: str, environment: Mapping[str, str]) -> str:
+    """The URL with its variables filled in: never kept, never shown. `${SHOP_URL}` is a whole one;
+    a variable inside a URL may have any characters."""
+
+    def value_of(found: re.Match[str]) -> str:
+        if found[1] not in environment:
+            raise VariableMissing(capture=capture, variable=found[1])
+        return environment[found[1]]
+
+    if whole := VARIABLE.fullmatch(url):
+        return value_of(whole)
+    return VARIABLE.sub(lambda found: quote(value_of(found), safe=""), url)
+
+
+def shown_url(url: str) -> str:
+    """For messages: without a password, if somebody wrote one."""
+    given = urlsplit(url)
+    if not given.password or VARIABLE.fullmatch(given.password):
+        return url
+    return url.replace(f":{given.password}@", ":***@")

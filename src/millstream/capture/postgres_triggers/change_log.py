@@ -1,0 +1,244 @@
+"""What the triggers wrote, and how far it was handed over: the capture's own schema.
+
+A mark is a snapshot that the stream has taken. What one mark sees and the one before it does not is
+a batch: whole transactions, none of them twice, none left out, however late it was committed after
+others that came later. Marks are kept until they are confirmed, so a batch is the same whenever it
+is read again.
+
+Inside of a batch, transactions go by the number of their last change. If two of them changed the
+same row, the second one waited for the first to end, and so has the higher one.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final, LiteralString, NamedTuple
+
+from psycopg import sql
+
+from millstream.capture.postgres.catalogue import Catalogue, TableFacts
+from millstream.capture.postgres.loading import Snapshot
+from millstream.capture.postgres_triggers.position import Position
+from millstream.capture.postgres_triggers.statements import (
+    creating,
+    making_triggers,
+    schema_name,
+    trigger_names,
+)
+
+SLICE_ROWS: Final = 10_000
+_IS_THERE: Final = "SELECT to_regclass(quote_ident(%s) || '.marks') IS NOT NULL"
+_LOOK: Final[LiteralString] = """
+SELECT pg_current_snapshot()::text,
+       (SELECT xid FROM {schema}.changes
+         WHERE xid >= pg_snapshot_xmin(%s::pg_snapshot)
+           AND NOT pg_visible_in_snapshot(xid, %s::pg_snapshot)
+         ORDER BY xid LIMIT 1) IS NOT NULL
+"""
+_MARK: Final[LiteralString] = """
+INSERT INTO {schema}.marks (xid_end, running, snapshot, reloads)
+VALUES (%s, %s, %s::pg_snapshot, %s)
+ON CONFLICT (xid_end, running) DO UPDATE SET reloads = marks.reloads || excluded.reloads
+"""
+_MARKS: Final[LiteralString] = """
+SELECT snapshot::text, reloads, at FROM {schema}.marks ORDER BY xid_end, running DESC
+"""
+# Sorted as a whole: the server does it on its disk, if they are many.
+_BATCH: Final[LiteralString] = """
+SELECT xid::text, max(seq) OVER (PARTITION BY xid) AS last_seq,
+       max(seq) OVER () AS batch_last_seq, max(at) OVER (PARTITION BY xid), op::text, shape,
+       old, new
+  FROM {schema}.changes
+ WHERE xid < pg_snapshot_xmax(%(until)s::pg_snapshot)
+   AND xid >= pg_snapshot_xmin(%(after)s::pg_snapshot)
+   AND pg_visible_in_snapshot(xid, %(until)s::pg_snapshot)
+   AND NOT pg_visible_in_snapshot(xid, %(after)s::pg_snapshot)
+ ORDER BY last_seq, seq
+"""
+_FORGET: Final[tuple[LiteralString, ...]] = (
+    "DELETE FROM {schema}.changes WHERE xid < pg_snapshot_xmax(%(snapshot)s::pg_snapshot) "
+    "AND pg_visible_in_snapshot(xid, %(snapshot)s::pg_snapshot)",
+    "DELETE FROM {schema}.marks "
+    "WHERE xid_end < %(xmax)s OR (xid_end = %(xmax)s AND running > %(running)s)",
+)
+_SHAPE: Final[LiteralString] = """
+SELECT relation, schema::text, "table"::text, names::text[], types::bigint[], modifiers,
+       generated::text[], key::text[] FROM {schema}.shapes WHERE id = %s
+"""
+_SIZE: Final[LiteralString] = (
+    "SELECT coalesce(sum(pg_total_relation_size(oid)), 0)::bigint FROM pg_class "
+    "WHERE oid = to_regclass(quote_ident({name}) || '.changes')"
+)
+_FOUND: Final = """
+SELECT c.oid::bigint, c.relfilenode::bigint,
+       concat((SELECT string_agg(format('%%s %%s %%s', attname, atttypid, atttypmod), ','
+                                 ORDER BY attnum)
+                 FROM pg_attribute WHERE attrelid = c.oid AND attnum > 0 AND NOT attisdropped),
+              ' key ', (SELECT indkey FROM pg_index WHERE indrelid = c.oid AND indisprimary))
+  FROM pg_class c WHERE c.oid = %s
+"""
+_TRIGGERS: Final = """
+SELECT tgname::text, tgenabled IN ('O', 'A') FROM pg_trigger WHERE tgrelid = %s AND tgname = ANY(%s)
+"""
+_KNOWN: Final[LiteralString] = """
+SELECT filenode::bigint, columns FROM {schema}.captured WHERE relation = %s
+"""
+_KNOW: Final[LiteralString] = """
+INSERT INTO {schema}.captured VALUES (%s, %s, %s)
+ON CONFLICT (relation) DO UPDATE SET filenode = excluded.filenode, columns = excluded.columns
+"""
+
+
+class Mark(NamedTuple):
+    snapshot: Snapshot
+    snapshot_text: str
+    reloads: tuple[str, ...]
+    at: datetime | None
+
+    @property
+    def position(self) -> Position:
+        return Position.of(self.snapshot)
+
+
+class StoredChange(NamedTuple):
+    """`last_seq`: of the transaction's last change; `batch_last_seq`: of the batch's."""
+
+    xid: str
+    last_seq: int
+    batch_last_seq: int
+    ended: datetime
+    op: str
+    shape: int
+    old: str | None
+    new: str | None
+
+
+class StoredShape(NamedTuple):
+    """A table as it was when a change of it was written."""
+
+    relation: int
+    schema: str
+    table: str
+    names: Sequence[str]
+    types: Sequence[int]
+    modifiers: Sequence[int]
+    generated: Sequence[str]
+    key: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeLog:
+    catalogue: Catalogue
+    capture: str
+
+    @property
+    def is_there(self) -> bool:
+        return bool(self.catalogue.one(_IS_THERE, [schema_name(self.capture)]))
+
+    # --- making -------------------------------------------------------------------------------
+
+    def create(self, tables: Iterable[TableFacts]) -> None:
+        with self.catalogue.connection.transaction():
+            for statement in creating(self.capture):
+                self._run(statement)
+            self._make_triggers(tables)
+
+    def add(self, tables: Iterable[TableFacts]) -> None:
+        with self.catalogue.connection.transaction():
+            self._make_triggers(tables)
+
+    def _make_triggers(self, tables: Iterable[TableFacts]) -> None:
+        """Waits for transactions that write to the tables now: later ones are seen."""
+        for table in tables:
+            found = self._triggers(table)
+            for statement in making_triggers(self.capture, table.schema, table.name, found):
+                self._run(statement)
+            self._know(table)
+
+    def renew(self, table: TableFacts) -> bool:
+        """Mend what became of a table that was made anew; whether it is to be loaded.
+
+        One whose data got another file while its columns changed was rewritten.
+        """
+        was = self._ask(_KNOWN, [table.oid])
+        if sum(self._triggers(table).values()) < len(trigger_names(self.capture)):
+            self.add([table])
+            return True
+        now = self._state(table)
+        if was and was[0] == now:
+            return False
+        with self.catalogue.connection.transaction():
+            self._know(table)
+        return not was or (was[0][0] != now[0] and was[0][1] != now[1])
+
+    def _triggers(self, table: TableFacts) -> dict[str, bool]:
+        names = list(trigger_names(self.capture).values())
+        return dict(self.catalogue.ask(_TRIGGERS, [table.oid, names]))
+
+    def _state(self, table: TableFacts) -> tuple[Any, ...]:
+        return tuple(self.catalogue.ask(_FOUND, [table.oid])[0][1:])
+
+    def _know(self, table: TableFacts) -> None:
+        self._run(self._own("SELECT {schema}.note_shape(%s)"), [table.oid])
+        self._run(self._own(_KNOW), [table.oid, *self._state(table)])
+
+    def drop(self) -> None:
+        """With CASCADE go the triggers, which need the function."""
+        schema = sql.Identifier(schema_name(self.capture))
+        self._run(sql.SQL("DROP SCHEMA IF EXISTS {} CASCADE").format(schema))
+
+    # --- reading ------------------------------------------------------------------------------
+
+    def look(self, last: Mark) -> tuple[Mark, bool]:
+        """What is visible now, and whether there is a change that the last mark did not see."""
+        text, has_news = self._ask(_LOOK, [last.snapshot_text] * 2)[0]
+        return Mark(Snapshot.from_text(text), text, (), None), has_news
+
+    def marks(self) -> list[Mark]:
+        """In their order. There are few: those that were confirmed are not kept."""
+        return [
+            Mark(Snapshot.from_text(text), text, tuple(reloads), at)
+            for text, reloads, at in self._ask(_MARKS)
+        ]
+
+    def batch(self, after: Mark, until: Mark) -> Iterator[StoredChange]:
+        """By a cursor of the server: a batch may be large."""
+        connection = self.catalogue.connection
+        with connection.transaction(), connection.cursor(name="batch") as cursor:
+            cursor.itersize = SLICE_ROWS
+            given = {"after": after.snapshot_text, "until": until.snapshot_text}
+            cursor.execute(self._own(_BATCH), given)
+            for row in cursor:
+                yield StoredChange._make(row)
+
+    def size_bytes(self) -> int:
+        """Of the changes that were not forgotten, and of room that they had."""
+        size: int = self._ask(_SIZE)[0][0]
+        return size
+
+    def shape(self, shape_id: int) -> StoredShape:
+        return StoredShape._make(self._ask(_SHAPE, [shape_id])[0])
+
+    # --- writing ------------------------------------------------------------------------------
+
+    def keep(self, mark: Mark) -> None:
+        position = mark.position
+        given = [position.xmax, position.running, mark.snapshot_text, list(mark.reloads)]
+        self._run(self._own(_MARK), given)
+
+    def forget(self, mark: Mark) -> None:
+        """All that this mark sees. It stays itself: the next batch begins with it."""
+        given = {"snapshot": mark.snapshot_text, **mark.position._asdict()}
+        with self.catalogue.connection.transaction():
+            for statement in _FORGET:
+                self.catalogue.connection.execute(self._own(statement), given)
+
+    def _own(self, statement: LiteralString) -> sql.Composed:
+        name = schema_name(self.capture)
+        return sql.SQL(statement).format(schema=sql.Identifier(name), name=sql.Literal(name))
+
+    def _ask(self, statement: LiteralString, given: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        return self.catalogue.connection.execute(self._own(statement), given).fetchall()
+
+    def _run(self, statement: sql.Composed, given: Sequence[Any] = ()) -> None:
+        self.catalogue.connection.execute(statement, given)

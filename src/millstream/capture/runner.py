@@ -1,0 +1,283 @@
+"""Runs one capture until it is told to stop: starts runs, and starts them again.
+
+A run that breaks because the database or the broker is away is followed by another, after a pause
+that grows. It begins as the first one did: it fences whoever wrote before it, reads in `_captures`
+how far the topics are, and goes on from there. What only a person can mend ends the runner, with
+the command to use next. While a capture is paused its runner waits, and watches what the database
+keeps for it.
+"""
+
+import contextlib
+import logging
+import threading
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Protocol
+
+from millstream.base.clock import Clock, system_clock
+from millstream.base.errors import MillstreamError, Rejected, Retryable
+from millstream.capture.beginning import Run, begin
+from millstream.capture.captures_topic import CapturesTopic, write_wanted
+from millstream.capture.change import CapturedTable
+from millstream.capture.change_writer import ChangeWriter
+from millstream.capture.definition import CaptureDefinition
+from millstream.capture.envelope import Envelope
+from millstream.capture.load.loading import Loading
+from millstream.capture.load.sweep import SweptTopics
+from millstream.capture.log_clients import Client, WriterFenced
+from millstream.capture.log_writer import LogWriter
+from millstream.capture.opening import open_source
+from millstream.capture.position_record import (
+    CaptureRecords,
+    forgetting_notes,
+    status_note,
+    unwanted_notes,
+)
+from millstream.capture.source import Source, SourceInterrupted
+from millstream.capture.status import State, status_from_json, with_lag
+from millstream.capture.streaming import End, Streaming
+from millstream.capture.watch import Teller, Watch, act_on_limit, lag_if_told
+
+if TYPE_CHECKING:
+    from millstream.capture.avro_values import AvroSchemas
+
+logger = logging.getLogger(__name__)
+
+PAUSE_SECONDS_FIRST = 0.1
+PAUSE_SECONDS_MAX = 10.0
+DOUBLINGS_MAX = 10
+WATCH_SECONDS = 1.0
+LOOKS_FOR_ANOTHER_RUN = 5
+
+
+class CaptureUnknown(Rejected):
+    def __init__(self, *, capture: str) -> None:
+        super().__init__(
+            f"there is no capture {capture}: `millstream capture add {capture} URL --table NAME` "
+            "makes it, `millstream capture list` shows those that there are"
+        )
+        self.capture = capture
+
+
+class CaptureTakenOver(Rejected):
+    def __init__(self, *, capture: str, host: str, process: int) -> None:
+        super().__init__(
+            f"the capture {capture} is run by another process now ({process} on {host}). This one "
+            "has stopped; nothing was written twice"
+        )
+        self.capture, self.host, self.process = capture, host, process
+
+
+class OpensSource(Protocol):
+    """`known`: the versions of tables that former runs have seen."""
+
+    def __call__(
+        self,
+        definition: CaptureDefinition,
+        *,
+        url: str | None = None,
+        known: Iterable[CapturedTable] = (),
+    ) -> Source: ...
+
+
+class CaptureRunner:
+    """`url`: instead of the one that is kept, which has no password in it."""
+
+    def __init__(
+        self,
+        client: Client,
+        capture: str,
+        *,
+        url: str | None = None,
+        opens: OpensSource = open_source,
+        now_ms: Clock = system_clock,
+    ) -> None:
+        self._client, self._capture, self._url = client, capture, url
+        self._opens, self._now_ms = opens, now_ms
+        self._stopping = threading.Event()
+        self._teller = Teller(now_ms)
+        self._failures = 0
+
+    def stop(self) -> None:
+        """Let the run end after what it has begun; from another thread or a signal's handler."""
+        self._stopping.set()
+
+    def run(self, *, once: bool = False) -> End:
+        """Why it ended. `once`: when all that is there now is written."""
+        while True:
+            try:
+                end = self._run(once=once)
+            except (Retryable, SourceInterrupted) as error:
+                end = self._wait_after(error)
+            if end != "changed":
+                return end
+
+    def _wait_after(self, error: MillstreamError) -> End:
+        seconds = pause_seconds(self._failures)
+        self._failures += 1
+        logger.warning("capture %s: %s. Again in %.1f s", self._capture, error, seconds)
+        return "stopped" if self._stopping.wait(seconds) else "changed"
+
+    # --- one run ------------------------------------------------------------------------------
+
+    def _run(self, *, once: bool) -> End:
+        with self._opened_log() as (writer, captures):
+            records = captures.book.of(self._capture)
+            if records.definition is None:
+                raise CaptureUnknown(capture=self._capture)
+            try:
+                with self._opened_run(writer, captures, records, records.definition) as run:
+                    return self._run_as_wanted(run, once=once)
+            except WriterFenced as error:
+                raise self._taken_over(captures, error) from None
+            except MillstreamError as error:
+                self._tell_error(writer, records, error)
+                raise
+
+    def _run_as_wanted(self, run: Run, *, once: bool) -> End:
+        if run.records.control.is_dropped:
+            return self._drop(run)
+        if run.records.control.is_paused:
+            return "stopped" if once else self._wait_while_paused(run)
+        return self._stream(run, once=once)
+
+    def _stream(self, run: Run, *, once: bool) -> End:
+        told = self._teller.status("starting", run.records.position)
+        position = begin(run, status_note(self._capture, told.to_json()))
+        self._failures = 0
+        watch = Watch(run.definition, run.source, run.captures, self._teller, self._stopping)
+        with self._opened_loading(run) as loading:
+            streaming = Streaming(
+                self._capture,
+                run.source,
+                run.writer,
+                run.changes,
+                loading,
+                watch,
+                position=position,
+                now_ms=self._now_ms,
+            )
+            return streaming.follow(until=position_of_now(run.source) if once else None)
+
+    # --- what else may be wanted --------------------------------------------------------------
+
+    def _drop(self, run: Run) -> End:
+        """The topics of its tables stay: they are the reader's."""
+        run.source.drop()
+        run.writer.note(forgetting_notes(self._capture, run.records))
+        run.writer.commit()
+        write_wanted(self._client, unwanted_notes(self._capture))
+        return "dropped"
+
+    def _wait_while_paused(self, run: Run) -> End:
+        self._tell_paused(run)
+        while self._is_paused(run):
+            if self._teller.is_due():
+                self._tell_paused(run)
+            if self._stopping.wait(WATCH_SECONDS):
+                return "stopped"
+            while run.captures.follow():
+                pass
+        return "changed"
+
+    def _is_paused(self, run: Run) -> bool:
+        control = run.captures.book.of(self._capture).control
+        return control.is_paused and not control.is_dropped
+
+    def _tell_paused(self, run: Run) -> None:
+        position = run.records.position
+        status = self._teller.status("paused", position)
+        lag = lag_if_told(run.source, position.resume) if position else None
+        if lag is not None:
+            status = with_lag(status, lag, run.definition)
+            self._teller.warn(status.warnings)
+            act_on_limit(run.definition, run.source, lag)
+        run.writer.note([status_note(self._capture, status.to_json())])
+        run.writer.commit()
+
+    def _tell_error(
+        self, writer: LogWriter, records: CaptureRecords, error: MillstreamError
+    ) -> None:
+        """If the log can be written: what broke may be the log itself."""
+        passes = isinstance(error, Retryable | SourceInterrupted)
+        state: State = "waiting" if passes else "failed"
+        status = self._teller.status(state, records.position, error=str(error))
+        with contextlib.suppress(MillstreamError):
+            writer.abort()
+            writer.note([status_note(self._capture, status.to_json())])
+            writer.commit()
+
+    def _taken_over(self, captures: CapturesTopic, error: WriterFenced) -> MillstreamError:
+        """By whom; unless nobody has, and the broker gave up a transaction of ours."""
+        for _ in range(LOOKS_FOR_ANOTHER_RUN):
+            captures.follow(WATCH_SECONDS)
+            told = captures.book.of(self._capture).status
+            if told is not None and told.get("run") != self._teller.run:
+                other = status_from_json(told)
+                return CaptureTakenOver(
+                    capture=self._capture, host=other.host, process=other.process
+                )
+        return SourceInterrupted(str(error))
+
+    @contextlib.contextmanager
+    def _opened_log(self) -> Iterator[tuple[LogWriter, CapturesTopic]]:
+        """In this order: what is read after the others are fenced stays true."""
+        writer = LogWriter(self._client, self._capture)
+        with contextlib.closing(writer):
+            writer.open()
+            with contextlib.closing(CapturesTopic(self._client, self._capture)) as captures:
+                captures.read_to_end()
+                yield writer, captures
+
+    @contextlib.contextmanager
+    def _opened_run(
+        self,
+        writer: LogWriter,
+        captures: CapturesTopic,
+        records: CaptureRecords,
+        definition: CaptureDefinition,
+    ) -> Iterator[Run]:
+        known = list(records.schemas.values())
+        source = self._opens(definition, url=self._url, known=known)
+        with contextlib.closing(source), self._opened_avro(definition) as avro:
+            envelope = Envelope(capture=self._capture, kind=source.kind, database=source.database)
+            changes = ChangeWriter(
+                definition, envelope, writer, known=known, now_ms=self._now_ms, avro=avro
+            )
+            yield Run(definition, records, source, writer, captures, changes)
+
+    @contextlib.contextmanager
+    def _opened_avro(self, definition: CaptureDefinition) -> "Iterator[AvroSchemas | None]":
+        if definition.encoding != "avro":
+            yield None
+            return
+        from millstream.capture.avro_values import AvroSchemas  # needs fastavro and pyarrow
+
+        with contextlib.closing(AvroSchemas(self._client)) as schemas:
+            yield schemas
+
+    @contextlib.contextmanager
+    def _opened_loading(self, run: Run) -> Iterator[Loading]:
+        with contextlib.closing(SweptTopics(self._client, flush=run.changes.flush)) as topics:
+            loading = Loading(
+                run.source.loader(),
+                topics,
+                tables=[run.changes.know(table).table for table in run.source.tables()],
+                states=run.records.loads,
+                is_past=run.source.is_past,
+            )
+            with contextlib.closing(loading):
+                yield loading
+
+
+def position_of_now(source: Source) -> str | None:
+    """What was committed before is before it: so a loader's chunk says. None without tables."""
+    tables = sorted(source.tables(), key=lambda table: not table.key)
+    if not tables:
+        return None
+    with contextlib.closing(source.loader()) as loader:
+        return loader.read(tables[0], None, None, 1).closes_at
+
+
+def pause_seconds(failures: int) -> float:
+    """Before a run after this many that failed in a row."""
+    return min(PAUSE_SECONDS_MAX, PAUSE_SECONDS_FIRST * 2.0 ** min(failures, DOUBLINGS_MAX))

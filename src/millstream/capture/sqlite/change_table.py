@@ -1,0 +1,189 @@
+"""The table of changes inside of the captured database: made, cut into transactions, emptied.
+
+SQLite gives no name to a transaction, but lets only one write at a time: the last change that a
+reader sees is the end of a transaction. The capture marks such ends: what lies between two marks
+is a number of whole transactions, is handed over as one, and is the same whenever it is read
+again. A mark also names tables that are to be loaded anew.
+"""
+
+import json
+import sqlite3
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+
+from millstream.capture.sqlite import trigger_sql
+from millstream.capture.sqlite.catalogue import read_shape, schema_version
+from millstream.capture.sqlite.shape import Shape, shape_from_json
+from millstream.capture.sqlite.stored_values import Stored
+from millstream.capture.sqlite.trigger_sql import NOTHING, NOW_MS, Names, name
+
+# So many are read, or deleted, at once: a few milliseconds in which writers may have to wait.
+SLICE_ROWS = 10_000
+# id, op, shape, at_ms, row; then the old and the new value of each column in turn.
+FIXED_COLUMNS = 5
+OWN_TRIGGERS = "SELECT name, sql FROM sqlite_master WHERE type = 'trigger' AND tbl_name = ?"
+TABLE_NAMED = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?"
+
+StoredChange = Sequence[Stored]
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """The last change of some transactions. `reloads`: by the names that SQLite has for tables."""
+
+    id: int
+    at_ms: int
+    reloads: tuple[str, ...]
+
+
+class ChangeTable:
+    """Of one capture. Who calls a method that writes is in a transaction that does."""
+
+    def __init__(self, db: sqlite3.Connection, names: Names) -> None:
+        self.names = names
+        self._db = db
+        self._changes, self._marks = name(names.changes), name(names.marks)
+        self._state = name(names.state)
+        self._shapes: dict[int, Shape] = {}
+
+    @property
+    def is_there(self) -> bool:
+        return self._db.execute(TABLE_NAMED, (self.names.changes,)).fetchone() is not None
+
+    def last_id(self) -> int:
+        """Of all changes that ever were; ids are never used twice."""
+        found = self._db.execute(
+            "SELECT seq FROM sqlite_sequence WHERE name = ?", (self.names.changes,)
+        ).fetchone()
+        return found[0] if found else 0
+
+    def last_mark(self) -> int:
+        """What was confirmed was marked."""
+        (found,) = self._db.execute(f"SELECT max(id) FROM {self._marks}").fetchone()
+        return max(found or 0, self.confirmed())
+
+    def confirmed(self) -> int:
+        found: int = self._db.execute(f"SELECT confirmed FROM {self._state}").fetchone()[0]
+        return found
+
+    def schema_version(self) -> int:
+        """Of the database, when its triggers were last looked at."""
+        found: int = self._db.execute(f"SELECT schema_version FROM {self._state}").fetchone()[0]
+        return found
+
+    def shape(self, shape_id: int) -> Shape:
+        if shape_id not in self._shapes:
+            (text,) = self._db.execute(
+                f"SELECT shape FROM {name(self.names.shapes)} WHERE id = ?", (shape_id,)
+            ).fetchone()
+            self._shapes[shape_id] = shape_from_json(text)
+        return self._shapes[shape_id]
+
+    # --- reading ------------------------------------------------------------------------------
+
+    def marks(self, after: int) -> list[Mark]:
+        rows = self._db.execute(
+            f"SELECT * FROM {self._marks} WHERE id > ? ORDER BY id LIMIT {SLICE_ROWS}", (after,)
+        )
+        return [Mark(id, at_ms, tuple(json.loads(reloads))) for id, at_ms, reloads in rows]
+
+    def between(self, after: int, until: int) -> Iterator[StoredChange]:
+        """In their order, slice by slice: no lock is held while a slice is used."""
+        while after < until:
+            rows = self._db.execute(
+                f"SELECT * FROM {self._changes} WHERE id > ? AND id <= ? "
+                f"ORDER BY id LIMIT {SLICE_ROWS}",
+                (after, until),
+            ).fetchall()
+            yield from (row for row in rows if row[1] in ("c", "u", "d"))
+            after = rows[-1][0] if rows else until
+
+    # --- writing ------------------------------------------------------------------------------
+
+    def create(self) -> None:
+        for statement in trigger_sql.creating(self.names):
+            self._db.execute(statement)
+
+    def mark(self, ends: Collection[int] = (), reloads: Collection[str] = ()) -> int:
+        """Mark where the changes so far end, and these ends of transactions before."""
+        if reloads:
+            self._db.execute(f"INSERT INTO {self._changes} (op) VALUES ('{NOTHING}')")
+        last, last_mark = self.last_id(), self.last_mark()
+        for end in {*ends, last}:
+            if end > last_mark:
+                named = json.dumps(sorted(reloads) if end == last else [])
+                self._db.execute(f"INSERT INTO {self._marks} VALUES (?, {NOW_MS}, ?)", (end, named))
+        return last
+
+    def forget_until(self, confirmed: int) -> bool:
+        """Deletes a slice of what was confirmed; whether that was all."""
+        deleted = self._db.execute(
+            f"DELETE FROM {self._changes} WHERE id IN (SELECT id FROM {self._changes} "
+            f"WHERE id <= ? ORDER BY id LIMIT {SLICE_ROWS})",
+            (confirmed,),
+        )
+        self._db.execute(f"DELETE FROM {self._marks} WHERE id <= ?", (confirmed,))
+        self._db.execute(f"UPDATE {self._state} SET confirmed = max(confirmed, ?)", (confirmed,))
+        return deleted.rowcount < SLICE_ROWS
+
+    def renew_triggers(self, tables: Collection[str]) -> set[str]:
+        """Make the triggers those of the tables as they are now: which tables had others, or none.
+
+        Of those, rows may have changed without a trigger that knew all of their columns.
+        """
+        last_mark = self.last_mark()
+        stale = {table for table in tables if self._renew(table, last_mark)}
+        found = schema_version(self._db)
+        self._db.execute(f"UPDATE {self._state} SET schema_version = ?", (found,))
+        return stale
+
+    def _renew(self, table: str, last_mark: int) -> bool:
+        shape = read_shape(self._db, table)
+        if shape is None:
+            return False
+        self._widen(len(shape.columns))
+        wanted = trigger_sql.triggers(self.names, shape, self._shape_id(shape))
+        found = self._triggers_on(shape.table)
+        if found == wanted:
+            return False
+        for trigger in found:
+            self._db.execute(f"DROP TRIGGER {name(trigger)}")
+        for statement in wanted.values():
+            self._db.execute(statement)
+        return not found.keys() >= wanted.keys() or self._has_changes(shape.table, last_mark)
+
+    def _triggers_on(self, table: str) -> dict[str, str]:
+        rows = self._db.execute(OWN_TRIGGERS, (table,)).fetchall()
+        return {trigger: sql for trigger, sql in rows if trigger.startswith(self.names.prefix)}
+
+    def _widen(self, columns: int) -> None:
+        (found,) = self._db.execute(
+            "SELECT count(*) FROM pragma_table_info(?)", (self.names.changes,)
+        ).fetchone()
+        for statement in trigger_sql.widening(self.names, (found - FIXED_COLUMNS) // 2, columns):
+            self._db.execute(statement)
+
+    def _shape_id(self, shape: Shape) -> int:
+        shapes, text = name(self.names.shapes), shape.to_json()
+        found = self._db.execute(f"SELECT id FROM {shapes} WHERE shape = ?", (text,)).fetchone()
+        if found is None:
+            made = self._db.execute(f"INSERT INTO {shapes} (shape) VALUES (?)", (text,))
+            assert made.lastrowid is not None
+            return made.lastrowid
+        number: int = found[0]
+        return number
+
+    def _has_changes(self, table: str, after: int) -> bool:
+        shapes = self._db.execute(
+            f"SELECT DISTINCT shape FROM {self._changes} WHERE id > ? AND op IN ('c', 'u', 'd')",
+            (after,),
+        )
+        return any(self.shape(shape_id).table == table for (shape_id,) in shapes.fetchall())
+
+    def drop(self) -> None:
+        rows = self._db.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall()
+        for (trigger,) in rows:
+            if trigger.startswith(self.names.prefix):
+                self._db.execute(f"DROP TRIGGER {name(trigger)}")
+        for table in self.names.tables:
+            self._db.execute(f"DROP TABLE IF EXISTS {name(table)}")

@@ -1,0 +1,210 @@
+"""One run of a capture: from where the last one left off, until something ends it.
+
+The database's transactions are written whole, several to a Kafka transaction when they come fast,
+together with the position behind them; only then may the database forget them. Rows of the
+initial load come in between. Whatever breaks, the run is over: the next one (`runner.py`) finds the
+last committed position, and nothing is written twice or left out.
+"""
+
+import contextlib
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from millstream.base.clock import Clock
+from millstream.capture.change import Quiet, Transaction
+from millstream.capture.change_writer import ChangeWriter
+from millstream.capture.load.loading import Loading
+from millstream.capture.log_writer import LogWriter
+from millstream.capture.outbox import DeletesRows
+from millstream.capture.position_record import Note, Position, load_note, position_note
+from millstream.capture.source import Source
+
+# "changed": something else is wanted of it, by the next run.
+End = Literal["stopped", "caught up", "changed", "dropped"]
+
+# A batch ends with the transaction that makes it this large or this old. Readers see its changes
+# only then: what waits here is seen later. Changes that are old already may wait longer: a commit
+# takes some milliseconds, in which nothing is read.
+BATCH_CHANGES_MAX = 10_000
+BATCH_AGE_MS_MAX = 50
+OLD_CHANGES_MS = 1_000
+OLD_BATCH_CHANGES_MAX = 50_000
+OLD_BATCH_AGE_MS_MAX = 500
+CHORES_EVERY_MS = 1_000
+QUIET_SECONDS = 1.0
+QUIET_SECONDS_LOADING = 0.01
+QUIET_SECONDS_BEHIND = 0.005
+
+
+class Chores(Protocol):
+    """What is to be done about every second, besides the changes."""
+
+    def look(self, streaming: "Streaming") -> End | None:
+        """See what is wanted; whether the run is to end, and why."""
+        ...
+
+    def notes(self, streaming: "Streaming") -> list[Note]:
+        """What is due to be told of the run, in the transaction that is about to be committed."""
+        ...
+
+
+@dataclass(slots=True)
+class Counts:
+    """Of this run."""
+
+    transactions: int = 0
+    changes: int = 0
+    rows_loaded: int = 0
+
+
+class Streaming:
+    """Owned by one thread."""
+
+    def __init__(
+        self,
+        capture: str,
+        source: Source,
+        writer: LogWriter,
+        changes: ChangeWriter,
+        loading: Loading,
+        chores: Chores,
+        *,
+        position: Position,
+        now_ms: Clock,
+    ) -> None:
+        self._capture, self._source, self._writer = capture, source, writer
+        self._changes, self.loading, self._chores = changes, loading, chores
+        self._resume, self._commit = position.resume, position.commit
+        self._at_ms, self._reloads = position.at_ms, dict(position.reloads)
+        self._now_ms = now_ms
+        self.counts = Counts()
+        self.behind_ms: int | None = None
+        self._batch_changes, self._batch_began_ms, self._has_waited = 0, 0, False
+        self._looked_ms = 0
+
+    @property
+    def position(self) -> Position:
+        """What the open Kafka transaction will say."""
+        return Position(
+            resume=self._resume, commit=self._commit, at_ms=self._at_ms, reloads=self._reloads
+        )
+
+    def follow(self, *, until: str | None = None) -> End:
+        """Until something ends it, or all up to `until` is written, and all rows are loaded."""
+        for step in self._source.stream(self._resume):
+            if isinstance(step, Transaction):
+                self._take(step)
+            else:
+                self._rest(step)
+            end = self._look()
+            if end is None and until is not None and self._is_caught_up(until):
+                end = "caught up"
+            if end is not None:
+                self.commit()
+                return end
+        raise AssertionError("a stream has no end")
+
+    def _is_caught_up(self, until: str) -> bool:
+        return self.loading.is_done and self._source.is_past(self._resume, until)
+
+    def commit(self) -> None:
+        """All so far, with the position behind it. Then the database may forget it."""
+        self._write_loaded()
+        self._writer.note(self._changes.take_notes())
+        self._writer.note(self._chores.notes(self))
+        if not self._writer.is_begun:
+            return
+        self._writer.note([position_note(self._capture, self.position)])
+        self._writer.commit()
+        self.loading.committed()
+        self._batch_changes = 0
+        self._source.confirm(self._resume)
+        self._empty_outbox()
+
+    def reload(self, table: str, *, request: str) -> None:
+        """Load it anew. That it began is due with the next commit, and the request kept there."""
+        self.loading.reload(table)
+        self._reloads[table] = request
+        self.commit()
+
+    # --- steps of the stream ------------------------------------------------------------------
+
+    def _take(self, transaction: Transaction) -> None:
+        self._has_waited = False
+        if not self._batch_changes:
+            self._batch_began_ms = self._now_ms()
+        followed = self.loading.followed(transaction)
+        count = self._changes.write_transaction(transaction, followed)
+        self._count(transaction, count)
+        if self._batch_changes and self._is_batch_full():
+            self.commit()
+
+    def _count(self, transaction: Transaction, count: int) -> None:
+        self._batch_changes += count
+        self.counts.transactions += 1
+        self.counts.changes += count
+        self.behind_ms = max(0, self._now_ms() - transaction.at_ms)
+        self._resume, self._commit = transaction.resume, transaction.commit
+        self._at_ms = transaction.at_ms
+
+    def _is_batch_full(self) -> bool:
+        age_ms = self._now_ms() - self._batch_began_ms
+        return is_batch_full(self._batch_changes, age_ms, behind_ms=self.behind_ms or 0)
+
+    def _rest(self, quiet: Quiet) -> None:
+        self._resume = quiet.resume
+        if self._may_wait_for_more():
+            self._has_waited = True
+            self._source.quiet_seconds = QUIET_SECONDS_BEHIND
+            return
+        self.behind_ms = 0
+        self.commit()
+        is_done = self.loading.is_done
+        self._source.quiet_seconds = QUIET_SECONDS if is_done else QUIET_SECONDS_LOADING
+
+    def _may_wait_for_more(self) -> bool:
+        """A pause amid old changes is the database's, or the network's: more are on their way."""
+        is_old = (self.behind_ms or 0) >= OLD_CHANGES_MS
+        is_open = self._batch_changes > 0 and not self._has_waited
+        return is_old and is_open and not self._is_batch_full()
+
+    def _look(self) -> End | None:
+        now_ms = self._now_ms()
+        if now_ms - self._looked_ms < CHORES_EVERY_MS:
+            return None
+        self._looked_ms = now_ms
+        return self._chores.look(self)
+
+    # --- what comes with the changes ----------------------------------------------------------
+
+    def _write_loaded(self) -> None:
+        for due in self.loading.due(self._resume):
+            position = due.position or self._resume
+            self.counts.rows_loaded += self._changes.write_loaded(due.changes, position)
+            for again in due.again:
+                self._changes.write_again(again.change, again.transaction, again.seq)
+            self._writer.note([load_note(self._capture, due.table.name, due.state)])
+
+    def _empty_outbox(self) -> None:
+        """Its rows are events now. One that stays, because this fails, is deleted by nobody; it is
+        no event again either."""
+        for table, keys in self._changes.take_outbox_keys().items():
+            if isinstance(self._source, DeletesRows):
+                self._source.delete_rows(table, keys)
+
+
+def is_batch_full(changes: int, age_ms: int, *, behind_ms: int) -> bool:
+    """`behind_ms`: how old the last change was when it was written."""
+    if behind_ms >= OLD_CHANGES_MS:
+        return changes >= OLD_BATCH_CHANGES_MAX or age_ms >= OLD_BATCH_AGE_MS_MAX
+    return changes >= BATCH_CHANGES_MAX or age_ms >= BATCH_AGE_MS_MAX
+
+
+def position_now(source: Source) -> str | None:
+    """Where the database's log is now: a quiet stream may only be slow. A snapshot tells; None
+    where no table has a key to read one row by."""
+    keyed = [table for table in source.tables() if table.key]
+    if not keyed:
+        return None
+    with contextlib.closing(source.loader()) as loader:
+        return loader.read(keyed[0], None, None, 1).closes_at

@@ -1,0 +1,415 @@
+"""`millstream capture`: databases as streams: add, watch, pause, reload, drop, check and run.
+
+Wishes are written into the topic `_captures`, and taken up by whoever runs the capture, within
+about a second: `millstream capture run`, or an application (`millstream run`).
+"""
+
+import contextlib
+import os
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from millstream.base.errors import Rejected
+from millstream.base.quantity import parse_size
+from millstream.commands.options import BadOption, BadUsage, Brokers, Json, Yes
+from millstream.commands.output import (
+    confirm,
+    counted,
+    print_json,
+    print_table,
+    say,
+    terminate_as_interrupt,
+)
+from millstream.commands.plain_help import PlainCommand
+
+if TYPE_CHECKING:
+    from millstream.capture.control import CaptureControl
+    from millstream.capture.definition import CaptureDefinition
+    from millstream.capture.position_record import CaptureRecords
+    from millstream.capture.source import Finding
+
+app = typer.Typer(no_args_is_help=True, help="Captures: changes of databases, as topics.")
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of a capture.")]
+Tables = Annotated[
+    list[str],
+    typer.Option(
+        "--table",
+        metavar="TABLE",
+        help="A table to capture, as the database names it: orders, or sales.orders. Repeatable.",
+    ),
+]
+Mode = Annotated[
+    str,
+    typer.Option(
+        metavar="MODE",
+        help="How changes are found: log (the database's own), or triggers where that is not "
+        "allowed.",
+    ),
+]
+# Who runs a capture looks for wishes every second.
+HEARD_SECONDS_MAX = 4.0
+LOOK_SECONDS = 0.5
+
+
+class CheckFailed(Rejected):
+    def __init__(self, *, missing: int) -> None:
+        super().__init__(
+            f"The database lacks {counted(missing, 'thing')} that capturing needs: do what is said "
+            "above, and check again"
+        )
+        self.missing = missing
+
+
+# --- add, check ---------------------------------------------------------------------------------
+
+
+@app.command("add", cls=PlainCommand)
+def add(
+    name: Name,
+    url: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="URL",
+            help="The database, such as 'postgresql://mill:${SHOP_PASSWORD}@host/shop': a password "
+            "is a variable of the environment. Without it, tables are added to a capture that is "
+            "there.",
+        ),
+    ] = None,
+    table: Tables = [],  # noqa: B006 - typer copies it
+    mode: Mode = "log",
+    outbox: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TABLE",
+            help="A table of these whose rows become events on the topics that they name, and are "
+            "deleted.",
+        ),
+    ] = None,
+    load: Annotated[
+        bool,
+        typer.Option(
+            "--load/--no-load", help="Whether rows that are there already are captured too."
+        ),
+    ] = True,
+    partitions: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Of the topics that are made; else the broker's default."),
+    ] = None,
+    retained_max: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SIZE",
+            help="How much of its log the database may keep for this capture, such as 10GiB; you "
+            "are warned from half of it.",
+        ),
+    ] = None,
+    at_retained_max: Annotated[
+        str,
+        typer.Option(
+            metavar="WHAT",
+            help="What is done then: warn; stop; or drop what makes the database keep its log, "
+            "after which all is loaded anew.",
+        ),
+    ] = "warn",
+    unchecked: Annotated[
+        bool, typer.Option("--unchecked", help="Do not ask the database whether it can be done.")
+    ] = False,
+    brokers: Brokers = None,
+) -> None:
+    """Add a capture of a database, or more tables to one that is there."""
+    if not table:
+        raise BadUsage("name at least one table to capture: --table orders")
+    control = _control(brokers)
+    if url is None:
+        control.add_tables(name, table)
+        say(f"capture {name} has {', '.join(table)} too: whoever runs it loads them now")
+        return
+    from millstream.capture.definition import CaptureDefinition, require_no_password
+
+    require_no_password(name, url)
+    definition = CaptureDefinition(
+        name=name,
+        url=url,
+        tables=tuple(table),
+        mode=mode,  # type: ignore[arg-type]  # checked there
+        outbox=outbox,
+        load="all" if load else "none",
+        partitions=partitions,
+        retained_bytes_max=_size(retained_max),
+        at_retained_max=at_retained_max,  # type: ignore[arg-type]  # checked there
+    )
+    if not unchecked:
+        _require_ready(definition)
+    control.add(definition)
+    say(f"capture {name} is there: `millstream capture run {name}` runs it")
+
+
+def _size(given: str | None) -> int | None:
+    try:
+        return None if given is None else parse_size(given)
+    except ValueError:
+        allowed = "a size such as 10GiB"
+        raise BadOption(option="--retained-max", value=str(given), allowed=allowed) from None
+
+
+@app.command("check", cls=PlainCommand)
+def check(
+    place: Annotated[
+        str, typer.Argument(metavar="URL|NAME", help="A database, or a capture that is there.")
+    ],
+    table: Tables = [],  # noqa: B006 - typer copies it
+    mode: Mode = "log",
+    brokers: Brokers = None,
+    json: Json = False,
+) -> None:
+    """Say what a database lacks before it can be captured, and what mends it. Changes nothing."""
+    definition = _definition_of(place, table, mode, brokers)
+    findings = _findings(definition)
+    if json:
+        print_json([_finding(one) for one in findings])
+    else:
+        from millstream.commands.capture_lines import finding_lines
+
+        for line in finding_lines(findings):
+            typer.echo(line)
+    _require_none_missing(findings)
+    say("It can be captured")
+
+
+def _definition_of(
+    place: str, tables: list[str], mode: str, brokers: str | None
+) -> "CaptureDefinition":
+    if "://" not in place:
+        found = _control(brokers).capture(place).definition
+        assert found is not None
+        return found
+    if not tables:
+        raise BadUsage("say which tables are to be captured: --table orders")
+    from millstream.capture.definition import CaptureDefinition
+
+    return CaptureDefinition(
+        name="check",
+        url=place,
+        tables=tuple(tables),
+        mode=mode,  # type: ignore[arg-type]  # checked there
+    )
+
+
+def _require_ready(definition: "CaptureDefinition") -> None:
+    from millstream.commands.capture_lines import finding_lines
+
+    findings = _findings(definition)
+    for line in finding_lines(findings):
+        say(line)
+    _require_none_missing(findings)
+
+
+def _require_none_missing(findings: "list[Finding]") -> None:
+    missing = sum(one.is_fatal for one in findings)
+    if missing:
+        raise CheckFailed(missing=missing)
+
+
+def _findings(definition: "CaptureDefinition") -> "list[Finding]":
+    from millstream.capture.opening import open_source
+
+    with contextlib.closing(open_source(definition)) as source:
+        return source.check()
+
+
+def _finding(one: "Finding") -> dict[str, Any]:
+    return {"what": one.what, "mend": one.mend, "is_fatal": one.is_fatal}
+
+
+# --- list, show ---------------------------------------------------------------------------------
+
+
+@app.command("list", cls=PlainCommand)
+def list_captures(brokers: Brokers = None, json: Json = False) -> None:
+    """List the captures: how each is, and how far behind its database."""
+    found = _facts(_control(brokers).captures())
+    if json:
+        print_json(found)
+        return
+    from millstream.commands.capture_lines import HEADER, row_of, troubles
+
+    print_table(HEADER, [row_of(one) for one in found])
+    for line in troubles(found):
+        say(line)
+
+
+@app.command("show", cls=PlainCommand)
+def show(name: Name, brokers: Brokers = None, json: Json = False) -> None:
+    """Show a capture: its tables, where it is in the database's log, what is wrong with it."""
+    from millstream.commands import capture_lines
+
+    records = _control(brokers).capture(name)
+    (facts,) = _facts({name: records})
+    if json:
+        tables = [capture_lines.table_facts(one) for one in records.tables.values()]
+        print_json(facts | {"captured": tables})
+        return
+    for line in capture_lines.heading(facts):
+        typer.echo(line)
+    if records.tables:
+        print_table(capture_lines.TABLE_HEADER, capture_lines.table_rows(records, facts))
+    for line in [*capture_lines.load_lines(facts), *capture_lines.troubles([facts])]:
+        typer.echo(line)
+
+
+def _facts(captures: "dict[str, CaptureRecords]") -> list[dict[str, Any]]:
+    from millstream.base.clock import system_clock
+    from millstream.commands.capture_lines import facts_of
+
+    return [facts_of(name, one, now_ms=system_clock()) for name, one in sorted(captures.items())]
+
+
+# --- pause, resume, reload, drop ----------------------------------------------------------------
+
+
+@app.command("pause", cls=PlainCommand)
+def pause(name: Name, brokers: Brokers = None) -> None:
+    """Pause a capture. The database keeps its log for it until it goes on."""
+    _control(brokers).pause(name)
+    say(f"capture {name} pauses: the database keeps its log until `millstream capture resume`")
+
+
+@app.command("resume", cls=PlainCommand)
+def resume(name: Name, brokers: Brokers = None) -> None:
+    """Let a paused capture go on where it was."""
+    _control(brokers).resume(name)
+    say(f"capture {name} goes on")
+
+
+@app.command("reload", cls=PlainCommand)
+def reload(
+    name: Name,
+    table: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="TABLE",
+            help="The table; without one all of them, and changes are read from now on.",
+        ),
+    ] = None,
+    brokers: Brokers = None,
+    yes: Yes = False,
+) -> None:
+    """Load a table anew, while changes go on: rows that are gone from it are deleted."""
+    control = _control(brokers)
+    if table is None:
+        confirm(f"Load every table of capture {name} anew?", yes=yes)
+    control.reload(name, table)
+    say(f"capture {name} loads {table or 'all its tables'} anew: see `millstream capture show`")
+
+
+@app.command("drop", cls=PlainCommand)
+def drop(name: Name, brokers: Brokers = None, yes: Yes = False) -> None:
+    """Drop a capture, and what it made in the database. The topics of its tables stay."""
+    control = _control(brokers)
+    control.capture(name)
+    confirm(f"Drop capture {name}?", yes=yes)
+    control.drop(name)
+    if not _is_gone(control, name):
+        _drop_here(_client(brokers), name)
+    say(f"capture {name} is dropped; the topics of its tables are there as they were")
+
+
+def _is_gone(control: "CaptureControl", name: str) -> bool:
+    """Whether somebody runs it, and has heard."""
+    until = time.monotonic() + HEARD_SECONDS_MAX
+    while name in control.captures():
+        if time.monotonic() > until:
+            return False
+        time.sleep(LOOK_SECONDS)
+    return True
+
+
+def _drop_here(client: dict[str, Any], name: str) -> None:
+    """Nobody runs it: so this process does, to its end. If somebody did, he is fenced."""
+    from millstream.capture.runner import CaptureRunner
+
+    CaptureRunner(client, name).run(once=True)
+
+
+# --- run ----------------------------------------------------------------------------------------
+
+
+@app.command("run", cls=PlainCommand)
+def run(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="NAME...", help="The captures to run; without names all of them."),
+    ] = None,
+    once: Annotated[
+        bool, typer.Option("--once", help="Write what is there now, then end.")
+    ] = False,
+    brokers: Brokers = None,
+    json: Json = False,
+) -> None:
+    """Run captures until Ctrl-C, each in a process of its own.
+
+    One that fails for good does not stop the others; then the command ends with 1, and says why.
+    """
+    control = _control(brokers)
+    chosen = {name: control.capture(name) for name in names} if names else control.captures()
+    if not chosen:
+        raise BadUsage("there is no capture: `millstream capture add NAME URL --table TABLE`")
+    _require_variables(chosen)
+    from millstream.capture_processes import CaptureOrder, CaptureProcesses
+    from millstream.commands.capture_watch import shown_captures
+
+    client = _client(brokers)
+    orders = [CaptureOrder(capture=name, client=_plain(client), once=once) for name in chosen]
+    processes = CaptureProcesses(orders)
+    with terminate_as_interrupt(), _running(processes), shown_captures(as_json=json) as look:
+        while not processes.wait(LOOK_SECONDS / len(orders)):
+            there = control.captures()
+            look(_facts({name: there[name] for name in chosen if name in there}))
+    processes.require_well()
+    if not json:
+        say(f"{counted(len(orders), 'capture')} {'done' if once else 'ended'}")
+
+
+@contextlib.contextmanager
+def _running(processes: Any) -> Iterator[None]:
+    processes.start()
+    try:
+        yield
+    finally:
+        processes.stop()
+
+
+def _require_variables(captures: "dict[str, CaptureRecords]") -> None:
+    """Said here once, and not by each child."""
+    from millstream.capture.definition import resolve_url
+
+    for name, records in captures.items():
+        if records.definition is not None:
+            resolve_url(name, records.definition.url, os.environ)
+
+
+# --- the broker ---------------------------------------------------------------------------------
+
+
+def _client(brokers: str | None) -> dict[str, Any]:
+    from millstream.commands.connecting import client_config, reach
+    from millstream.settings import ClientSettings, load
+
+    addresses = load(ClientSettings, options={"brokers": brokers}).brokers
+    reach(addresses)
+    return client_config(addresses)
+
+
+def _plain(client: dict[str, Any]) -> dict[str, Any]:
+    """What can be handed to another process."""
+    return {name: value for name, value in client.items() if isinstance(value, str | int | float)}
+
+
+def _control(brokers: str | None) -> "CaptureControl":
+    from millstream.capture.control import CaptureControl
+
+    return CaptureControl(_client(brokers))

@@ -1,0 +1,214 @@
+"""What `millstream capture` shows: facts as JSON has them, and lines for people. Pure."""
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from millstream.base.quantity import format_duration_ms, format_size
+from millstream.capture.definition import shown_url
+from millstream.capture.load.plan import TableLoad, load_from_json
+from millstream.capture.load.progress import TableProgress
+from millstream.capture.status import status_from_json
+
+if TYPE_CHECKING:
+    from millstream.capture.change import CapturedTable
+    from millstream.capture.position_record import CaptureRecords
+    from millstream.capture.source import Finding
+
+Facts = dict[str, Any]
+HEADER = ("CAPTURE", "STATE", "TABLES", "BEHIND", "TO READ", "KEPT", "CHANGES/S")
+TABLE_HEADER = ("TABLE", "TOPIC", "KEY", "COLUMNS", "VERSION", "LOADED")
+BAR_CELLS = 20
+NEVER = "never run"
+
+
+def facts_of(name: str, records: "CaptureRecords", *, now_ms: int) -> Facts:
+    """What there is to know of a capture, as `--json` prints it."""
+    definition = records.definition
+    assert definition is not None
+    status = records.status or {}
+    return {
+        "capture": name,
+        "url": shown_url(definition.url),
+        "mode": definition.mode,
+        "tables": list(definition.tables),
+        "outbox": definition.outbox,
+        "state": state_of(records, now_ms=now_ms),
+        "error": status.get("error", ""),
+        "warnings": list(status.get("warnings", ())),
+        "position": records.position.resume if records.position else None,
+        "process": status.get("process"),
+        "host": status.get("host"),
+        **{name: status.get(name) for name in MEASURES},
+        "load": [
+            load_facts(table, load_from_json(table, text)) for table, text in records.loads.items()
+        ],
+    }
+
+
+MEASURES = (
+    "behind_ms",
+    "lag_bytes",
+    "retained_bytes",
+    "retained_bytes_max",
+    "changes_per_s",
+    "changes",
+    "transactions",
+    "rows_loaded",
+    "at_ms",
+)
+
+
+def state_of(records: "CaptureRecords", *, now_ms: int) -> str:
+    """One word or two: what is wanted of it goes before how it was when it last told."""
+    if records.control.is_dropped:
+        return "dropping"
+    if records.status is None:
+        return "paused" if records.control.is_paused else NEVER
+    status = status_from_json(records.status)
+    if status.state == "failed":
+        return "failed"
+    if status.is_stale(now_ms=now_ms) or status.state == "ended":
+        return "paused" if records.control.is_paused else "not running"
+    return "pausing" if records.control.is_paused and status.state != "paused" else status.state
+
+
+def load_facts(table: str, load: TableLoad) -> Facts:
+    told = TableProgress(
+        table=table, phase=load.phase, rows=load.rows, rows_estimate=load.rows_estimate
+    )
+    return {
+        "table": table,
+        "phase": load.phase.value,
+        "rows": load.rows,
+        "rows_expected": told.rows_expected,
+        "fraction": round(told.fraction, 4),
+    }
+
+
+# --- lines ------------------------------------------------------------------------------------
+
+
+def row_of(facts: Facts) -> list[object]:
+    rate = facts["changes_per_s"]
+    return [
+        facts["capture"],
+        facts["state"],
+        ", ".join(facts["tables"]),
+        _duration(facts["behind_ms"]),
+        _size(facts["lag_bytes"]),
+        _kept(facts),
+        None if rate is None else round(rate),
+    ]
+
+
+def troubles(captures: Iterable[Facts]) -> list[str]:
+    """What somebody should read, one line each."""
+    lines = []
+    for one in captures:
+        if one["error"]:
+            lines.append(f"{one['capture']}: {one['error']}")
+        lines += [f"{one['capture']}: warning: {warning}" for warning in one["warnings"]]
+    return lines
+
+
+def load_lines(facts: Facts) -> list[str]:
+    """A bar for each table that is being loaded."""
+    return [load_line(one) for one in facts["load"] if one["phase"] != "done"]
+
+
+def load_line(load: Facts) -> str:
+    expected = load["rows_expected"]
+    about = f"{load['rows']:,} of about {expected:,} rows" if expected else "starting"
+    return f"  {load['table']}  {bar(load['fraction'])} {load['fraction']:4.0%}  {about}"
+
+
+def bar(fraction: float) -> str:
+    full = round(fraction * BAR_CELLS)
+    return "█" * full + "░" * (BAR_CELLS - full)
+
+
+def line_of(facts: Facts) -> str:
+    """One capture in one line, for logs."""
+    parts = [f"{facts['capture']}: {facts['state']}"]
+    if facts["changes"]:
+        parts.append(f"{facts['changes']:,} changes, {facts['changes_per_s'] or 0:,.0f}/s")
+    if facts["rows_loaded"]:
+        parts.append(f"{facts['rows_loaded']:,} rows loaded")
+    parts += [
+        f"{one['table']} {one['fraction']:.0%}" for one in facts["load"] if one["phase"] != "done"
+    ]
+    if facts["behind_ms"]:
+        parts.append(f"{format_duration_ms(facts['behind_ms'])} behind")
+    return ", ".join(parts) + (f" ({facts['error']})" if facts["error"] else "")
+
+
+def heading(facts: Facts) -> list[str]:
+    """The first lines of `show`."""
+    lines = [f"{facts['capture']}: {facts['state']}, {facts['url']}, mode {facts['mode']}"]
+    if facts["position"]:
+        lines.append(f"  written up to {facts['position']}")
+    told = {
+        "behind": _duration(facts["behind_ms"]),
+        "still to read": _size(facts["lag_bytes"]),
+        "kept by the database": _kept(facts),
+    }
+    measures = [f"{what}: {value}" for what, value in told.items() if value is not None]
+    return lines + ([f"  {', '.join(measures)}"] if measures else [])
+
+
+def table_rows(records: "CaptureRecords", facts: Facts) -> list[list[object]]:
+    loads = {one["table"]: one for one in facts["load"]}
+    return [
+        [
+            table.name,
+            table.topic,
+            ", ".join(table.key) or "none",
+            len(table.columns),
+            table.version,
+            _loaded(loads.get(table.name)),
+        ]
+        for table in records.tables.values()
+    ]
+
+
+def table_facts(table: "CapturedTable") -> Facts:
+    return {
+        "table": table.name,
+        "topic": table.topic,
+        "key": list(table.key),
+        "version": table.version,
+        "columns": [
+            {"name": one.name, "type": str(one.type), "database_type": one.database_type}
+            for one in table.columns
+        ],
+    }
+
+
+def finding_lines(findings: "Sequence[Finding]") -> list[str]:
+    """What is missing, and under it what mends it."""
+    lines = []
+    for one in findings:
+        lines.append(f"{'missing' if one.is_fatal else 'advice'}: {one.what}")
+        lines += [f"    {line}" for line in one.mend.splitlines()]
+    return lines
+
+
+def _loaded(load: Facts | None) -> str:
+    if load is None:
+        return "-"
+    return "all" if load["phase"] == "done" else f"{load['fraction']:.0%}"
+
+
+def _duration(duration_ms: int | None) -> str | None:
+    return None if duration_ms is None else format_duration_ms(duration_ms)
+
+
+def _size(size_bytes: int | None) -> str | None:
+    return None if size_bytes is None else format_size(size_bytes)
+
+
+def _kept(facts: Facts) -> str | None:
+    kept, most = facts["retained_bytes"], facts["retained_bytes_max"]
+    if kept is None:
+        return None
+    return format_size(kept) + (f" of {format_size(most)}" if most else "")

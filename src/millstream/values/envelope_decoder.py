@@ -1,0 +1,89 @@
+"""Changes of rows in Debezium's envelope to columns: the row as it is after each change.
+
+    {"before":...,"after":{"id":7,"total":"9.50"},"source":...,"op":"u","ts_ms":...}
+
+`before` and `source` are passed over unread. A delete (op d) is a row that is gone, like the
+tombstone behind it. A truncation (op t) is passed over: a capture writes the deletes of the rows
+that it took behind it. What an update leaves out (`unavailable`: databases do not log large values
+that did not change) is nobody's guess: such a row is bad.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from millstream.base.schema import Field, ListOf, Scalar, Schema, Struct
+from millstream.schemas.arrow_types import nullable_arrow_schema
+from millstream.values.decoder import Bad, Decoded
+from millstream.values.json_decoder import JsonDecoder
+
+DELETED: Final = "d"
+TRUNCATED: Final = "t"
+COMING: Final = pa.array(["c", "u", "r"])
+OPS: Final = pa.array(["c", "u", "r", DELETED, TRUNCATED])
+
+
+class EnvelopeDecoder:
+    """`schema` is that of the table's rows. The database has seen to what is NOT NULL."""
+
+    def __init__(self, schema: Schema) -> None:
+        self.schema = schema
+        self.arrow_schema = nullable_arrow_schema(schema)
+        row = Struct(tuple(replace(field, nullable=True) for field in schema))
+        self._envelopes = JsonDecoder(
+            Struct(
+                (
+                    Field("op", Scalar.STRING, nullable=False),
+                    Field("after", row),
+                    Field("unavailable", ListOf(Scalar.STRING)),
+                )
+            )
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """By what it was made of: Spark sends it to its workers."""
+        return EnvelopeDecoder, (self.schema,)
+
+    def decode(self, values: pa.BinaryArray) -> Decoded:
+        read = self._envelopes.decode(values)
+        op, after, unavailable = read.batch.columns
+        named = {bad.row for bad in read.bad}
+        bad = [one for one in self._unsound(op, after, unavailable) if one.row not in named]
+        rows = pa.RecordBatch.from_arrays(after.flatten(), schema=self.arrow_schema)
+        return Decoded(
+            rows,
+            sorted([*read.bad, *bad], key=lambda one: one.row),
+            gone=pc.fill_null(pc.equal(op, DELETED), False),
+            passed=pc.fill_null(pc.equal(op, TRUNCATED), False),
+        )
+
+    def _unsound(self, op: pa.Array, after: pa.Array, unavailable: pa.Array) -> Iterator[Bad]:
+        """Envelopes that can be read, but from which the row is not known."""
+        for row in _where(pc.invert(pc.is_in(op, OPS)), op):
+            yield Bad(row, f"op {op[row].as_py()!r} is none that changes a row")
+        for row in _where(pc.and_(pc.is_in(op, COMING), pc.is_null(after)), op):
+            yield Bad(row, f"op {op[row].as_py()!r} has no `after`")
+        if unavailable.null_count < len(unavailable):
+            yield from self._left_out(unavailable)
+
+    def _left_out(self, unavailable: pa.Array) -> Iterator[Bad]:
+        for row in pc.indices_nonzero(pc.is_valid(unavailable)).to_pylist():
+            missing = [name for name in unavailable[row].as_py() if self.schema.field(name)]
+            if missing:
+                yield Bad(row, _left_out_reason(missing))
+
+
+def _where(condition: pa.BooleanArray, op: pa.Array) -> list[int]:
+    """Of values that are no tombstones and could be read: those have an op."""
+    found: list[int] = pc.indices_nonzero(pc.and_(condition, pc.is_valid(op))).to_pylist()
+    return found
+
+
+def _left_out_reason(missing: list[str]) -> str:
+    return (
+        f"the database left out {', '.join(missing)}, which did not change: ALTER TABLE ... "
+        "REPLICA IDENTITY FULL makes it send them"
+    )

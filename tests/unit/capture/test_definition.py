@@ -1,0 +1,98 @@
+"""What a capture is told is checked, kept without passwords, and read again."""
+
+import pytest
+
+from millstream.capture.definition import (
+    BadDefinition,
+    CaptureDefinition,
+    PasswordInUrl,
+    VariableMissing,
+    resolve_url,
+    shown_url,
+)
+
+URL = "postgresql://mill:${SHOP_PASSWORD}@db/shop"
+
+
+def definition(**changes: object) -> CaptureDefinition:
+    told: dict[str, object] = {"name": "shop", "url": URL, "tables": ("orders",)}
+    return CaptureDefinition(**(told | changes))  # type: ignore[arg-type]
+
+
+def test_what_is_kept_is_read_again() -> None:
+    made = definition(outbox="orders", partitions=4, retained_bytes_max=10, at_retained_max="drop")
+    assert CaptureDefinition.from_json(made.to_json()) == made
+
+
+def test_a_field_of_a_newer_version_is_left_out() -> None:
+    text = definition().to_json().replace('"name"', '"colour": "blue", "name"')
+    assert CaptureDefinition.from_json(text) == definition()
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://mill:secret@db/shop",
+        "postgresql://mill:s${X}@db/shop",
+        "postgresql://db/shop?user=mill&password=secret",
+        "mariadb://db/shop?ssl_password=secret",
+    ],
+)
+def test_a_password_is_refused_and_not_repeated(url: str) -> None:
+    with pytest.raises(PasswordInUrl) as refused:
+        definition(url=url).to_json()
+    assert "secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize("url", [URL, "postgresql://db/shop", "sqlite:///shop.db", "${SHOP_URL}"])
+def test_a_url_without_a_password_is_kept(url: str) -> None:
+    assert CaptureDefinition.from_json(definition(url=url).to_json()).url == url
+
+
+def test_variables_are_looked_up_when_it_is_opened() -> None:
+    assert resolve_url("shop", URL, {"SHOP_PASSWORD": "a/b@c"}) == (
+        "postgresql://mill:a%2Fb%40c@db/shop"
+    )
+    whole = "postgresql://mill:x@db/shop"
+    assert resolve_url("shop", "${SHOP_URL}", {"SHOP_URL": whole}) == whole
+
+
+def test_a_missing_variable_is_named() -> None:
+    with pytest.raises(VariableMissing, match="SHOP_PASSWORD"):
+        resolve_url("shop", URL, {})
+
+
+def test_a_url_is_shown_without_its_password() -> None:
+    assert shown_url("postgresql://mill:secret@db/shop") == "postgresql://mill:***@db/shop"
+    assert shown_url(URL) == URL
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"name": "no dots.here"},
+        {"name": ""},
+        {"tables": ()},
+        {"mode": "magic"},
+        {"at_retained_max": "explode"},
+        {"outbox": "events"},
+    ],
+)
+def test_what_cannot_be_is_refused(changes: dict[str, object]) -> None:
+    with pytest.raises(BadDefinition):
+        definition(**changes)
+
+
+def test_topics_are_named_after_the_capture_and_the_table() -> None:
+    shop = definition()
+    assert shop.topic_of("public.orders", without="public") == "shop.orders"
+    assert shop.topic_of("sales.orders", without="public") == "shop.sales.orders"
+    assert shop.topic_of("public.größen", without="public") == "shop.gr__en"
+    assert definition(topic_prefix="db1").topic_of("main.a", without="main") == "db1.a"
+
+
+def test_an_outbox_is_known_by_its_full_name_or_the_last_part() -> None:
+    shop = definition(tables=("orders", "outbox"), outbox="outbox")
+    assert shop.is_outbox("public.outbox")
+    assert not shop.is_outbox("public.not_outbox")
+    assert not definition().is_outbox("public.outbox")

@@ -1,0 +1,130 @@
+"""The records of `_captures` are folded to what the last of them said."""
+
+from typing import Any
+
+import pytest
+
+from millstream.base.schema import DecimalOf, ListOf, Scalar
+from millstream.capture.change import CapturedColumn, CapturedTable
+from millstream.capture.definition import CaptureDefinition
+from millstream.capture.position_record import (
+    ALL_TABLES,
+    CaptureBook,
+    Control,
+    DamagedCaptureRecord,
+    Note,
+    Position,
+    control_note,
+    definition_note,
+    forgetting_notes,
+    is_asked_anew,
+    load_note,
+    position_note,
+    schema_note,
+    status_note,
+    unwanted_notes,
+)
+from tests.support.scripted_source import table_of
+
+DEFINITION = CaptureDefinition(name="shop", url="sqlite:///shop.db", tables=("orders",))
+ORDERS = table_of("orders")
+ODD = CapturedTable(
+    name='public."Odd"',
+    topic="shop._Odd_",
+    key=("id", "Id"),
+    version=2,
+    columns=(
+        CapturedColumn(
+            name="id", database_type="numeric(10,2)", type=DecimalOf(10, 2), is_nullable=False
+        ),
+        CapturedColumn(name="Id", database_type="text[]", type=ListOf(Scalar.STRING, False)),
+    ),
+)
+ALL: list[Note] = [
+    definition_note(DEFINITION),
+    control_note("shop", Control(is_paused=True, reloads={"public.orders": "r1"})),
+    position_note("shop", Position(resume="0/2", commit="0/1", at_ms=5, reloads={"a": "b"})),
+    schema_note("shop", ORDERS),
+    schema_note("shop", ODD),
+    load_note("shop", "public.orders", '{"phase":"done"}'),
+    status_note("shop", {"state": "streaming"}),
+]
+
+
+def folded(*notes: Note) -> CaptureBook:
+    book = CaptureBook()
+    for key, value in notes:
+        book.apply(key, value)
+    return book
+
+
+def test_everything_that_is_kept_is_read_again() -> None:
+    found = folded(*ALL).of("shop")
+    assert found.definition == DEFINITION
+    assert found.control == Control(is_paused=True, reloads={"public.orders": "r1"})
+    assert found.position == Position(resume="0/2", commit="0/1", at_ms=5, reloads={"a": "b"})
+    assert found.tables == {"public.orders": ORDERS, 'public."Odd"': ODD}
+    assert found.loads == {"public.orders": '{"phase":"done"}'}
+    assert found.status == {"state": "streaming"}
+
+
+def test_the_last_record_of_a_key_counts() -> None:
+    notes = [position_note("shop", Position(resume=f"0/{number}")) for number in range(3)]
+    position = folded(*notes).of("shop").position
+    assert position is not None
+    assert position.resume == "0/2"
+
+
+def test_the_newest_version_of_a_table_counts() -> None:
+    newer = table_of("orders", id=Scalar.BIGINT)
+    notes = [schema_note("shop", replace_version(newer, number)) for number in (10, 9, 2)]
+    assert folded(*notes).of("shop").tables["public.orders"].version == 10
+
+
+def replace_version(table: CapturedTable, version: int) -> CapturedTable:
+    facts: dict[str, Any] = {name: getattr(table, name) for name in table.__slots__}
+    return CapturedTable(**(facts | {"version": version}))
+
+
+def test_captures_do_not_know_one_another() -> None:
+    book = folded(*ALL, position_note("other", Position(resume="9/9")))
+    assert book.of("shop").position != book.of("other").position
+    assert [name for name, _ in book.defined()] == ["shop"]
+
+
+def test_nothing_is_left_of_a_capture_that_was_forgotten() -> None:
+    book = folded(*ALL)
+    for key, value in [*forgetting_notes("shop", book.of("shop")), *unwanted_notes("shop")]:
+        assert value is None
+        book.apply(key, value)
+    found = book.of("shop")
+    assert (found.definition, found.position, found.schemas, found.loads, found.status) == (
+        None,
+        None,
+        {},
+        {},
+        None,
+    )
+    assert found.control == Control()
+
+
+def test_a_kind_of_a_newer_version_is_passed_over() -> None:
+    assert folded((b'["colour","shop"]', b'"blue"')).of("shop").definition is None
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [(b"x", b"{}"), (b'["position","shop"]', b"{}"), (b'["definition","shop"]', b"no JSON")],
+)
+def test_a_damaged_record_is_named(key: bytes, value: bytes) -> None:
+    with pytest.raises(DamagedCaptureRecord) as found:
+        CaptureBook().apply(key, value)
+    assert found.value.key == key
+
+
+def test_a_request_to_reload_all_is_taken_up_once() -> None:
+    asked = Control(reloads={ALL_TABLES: "r1"})
+    assert is_asked_anew(asked, None)
+    assert is_asked_anew(asked, Position(resume="", reloads={ALL_TABLES: "r0"}))
+    assert not is_asked_anew(asked, Position(resume="", reloads={ALL_TABLES: "r1"}))
+    assert not is_asked_anew(Control(), Position(resume=""))

@@ -1,0 +1,136 @@
+from dataclasses import replace
+from typing import Any
+
+from millstream.base.schema import Scalar
+from millstream.capture.change import CapturedColumn, CapturedTable
+from millstream.capture.definition import CaptureDefinition
+from millstream.capture.load.plan import Phase, TableLoad, load_to_json
+from millstream.capture.position_record import CaptureRecords, Control, Position
+from millstream.capture.source import Finding
+from millstream.capture.status import STALE_MS, Status
+from millstream.commands import capture_lines
+
+NOW_MS = 1_000_000
+SHOP = CaptureDefinition(
+    name="shop", url="postgresql://mill:${SHOP_PASSWORD}@db/shop", tables=("orders",)
+)
+STREAMING = Status(state="streaming", run="r", at_ms=NOW_MS)
+HALF = load_to_json(TableLoad(rows=500, rows_estimate=1_000))
+DONE = load_to_json(TableLoad(phase=Phase.DONE, rows=1_200, rows_estimate=1_000))
+
+
+def records(status: Status | None = None, **terms: Any) -> CaptureRecords:
+    told = None if status is None else status.to_json()
+    return CaptureRecords(definition=SHOP, status=told, **terms)
+
+
+def facts(found: CaptureRecords) -> dict[str, Any]:
+    return capture_lines.facts_of("shop", found, now_ms=NOW_MS)
+
+
+def state(found: CaptureRecords) -> str:
+    return capture_lines.state_of(found, now_ms=NOW_MS)
+
+
+def test_a_capture_that_nobody_has_run_says_so() -> None:
+    assert state(records()) == "never run"
+    assert capture_lines.row_of(facts(records())) == [
+        "shop",
+        "never run",
+        "orders",
+        None,
+        None,
+        None,
+        None,
+    ]
+
+
+def test_a_status_that_is_old_is_of_a_process_that_is_gone() -> None:
+    assert state(records(STREAMING)) == "streaming"
+    assert state(records(replace(STREAMING, at_ms=NOW_MS - STALE_MS - 1))) == "not running"
+    assert state(records(replace(STREAMING, state="ended"))) == "not running"
+
+
+def test_what_is_wanted_goes_before_what_was() -> None:
+    assert state(records(STREAMING, control=Control(is_paused=True))) == "pausing"
+    paused = replace(STREAMING, state="paused")
+    assert state(records(paused, control=Control(is_paused=True))) == "paused"
+    assert state(records(STREAMING, control=Control(is_dropped=True))) == "dropping"
+
+
+def test_an_error_that_needs_somebody_stays_also_when_it_is_old() -> None:
+    failed = Status(state="failed", run="r", error="the slot is lost", at_ms=0)
+    assert state(records(failed)) == "failed"
+    assert capture_lines.troubles([facts(records(failed))]) == ["shop: the slot is lost"]
+
+
+def test_how_far_behind_a_capture_is_can_be_read_at_a_glance() -> None:
+    behind = replace(
+        STREAMING,
+        behind_ms=1_500,
+        lag_bytes=3 << 20,
+        retained_bytes=64 << 20,
+        retained_bytes_max=10 << 30,
+        changes_per_s=1234.4,
+        warnings=["the disk fills"],
+    )
+    found = facts(records(behind))
+    shown = capture_lines.row_of(found)
+    assert shown[3:] == ["1s 500ms", "3MiB", "64MiB of 10GiB", 1234]
+    assert capture_lines.troubles([found]) == ["shop: warning: the disk fills"]
+
+
+def test_a_load_has_a_bar_until_it_is_done() -> None:
+    found = facts(records(STREAMING, loads={"public.orders": HALF, "public.customers": DONE}))
+    (line,) = capture_lines.load_lines(found)
+    assert line == "  public.orders  ██████████░░░░░░░░░░  50%  500 of about 1,000 rows"
+    assert {one["table"]: one["fraction"] for one in found["load"]} == {
+        "public.orders": 0.5,
+        "public.customers": 1.0,
+    }
+
+
+def test_a_line_tells_what_is_going_on() -> None:
+    status = replace(
+        STREAMING, state="loading", changes=3, changes_per_s=1.0, rows_loaded=500, behind_ms=20
+    )
+    line = capture_lines.line_of(facts(records(status, loads={"public.orders": HALF})))
+    assert line == (
+        "shop: loading, 3 changes, 1/s, 500 rows loaded, public.orders 50%, 20ms behind"
+    )
+
+
+def test_a_capture_is_shown_with_its_tables_and_its_place_and_no_password() -> None:
+    column = CapturedColumn(name="id", database_type="bigint", type=Scalar.BIGINT)
+    table = CapturedTable(
+        name="public.orders", topic="shop.orders", columns=(column,), key=("id",), version=2
+    )
+    found = records(
+        replace(STREAMING, behind_ms=0),
+        position=Position(resume="0/15D6F40"),
+        schemas={("public.orders", 2): table},
+        loads={"public.orders": DONE},
+    )
+    assert capture_lines.heading(facts(found)) == [
+        "shop: streaming, postgresql://mill:${SHOP_PASSWORD}@db/shop, mode log",
+        "  written up to 0/15D6F40",
+        "  behind: 0ms",
+    ]
+    assert capture_lines.table_rows(found, facts(found)) == [
+        ["public.orders", "shop.orders", "id", 1, 2, "all"]
+    ]
+    assert capture_lines.table_facts(table)["columns"] == [
+        {"name": "id", "type": "BIGINT", "database_type": "bigint"}
+    ]
+
+
+def test_findings_are_told_with_the_statement_that_mends_them() -> None:
+    lack = Finding(what="wal_level is replica", mend="ALTER SYSTEM SET wal_level = logical")
+    advice = Finding(what="orders has no key", mend="ADD PRIMARY KEY\nsoon", is_fatal=False)
+    assert capture_lines.finding_lines([lack, advice]) == [
+        "missing: wal_level is replica",
+        "    ALTER SYSTEM SET wal_level = logical",
+        "advice: orders has no key",
+        "    ADD PRIMARY KEY",
+        "    soon",
+    ]
