@@ -148,7 +148,10 @@ class LogWriter:
     def flush(self) -> None:
         """Wait until all that was put is in the log, though not committed."""
         with self._translated("write"):
-            self._producer.flush(PATIENCE_SECONDS)
+            left = self._producer.flush(PATIENCE_SECONDS)
+        if left:
+            brokers, reason = str(self.client["bootstrap.servers"]), f"{left} records wait"
+            raise LogNotReached(brokers=brokers, doing="write", reason=reason)
 
     def commit(self) -> None:
         """All that was put since the last commit can be read, or nothing of it."""

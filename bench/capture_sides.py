@@ -1,0 +1,163 @@
+"""The two sides: a capture of Millstream's and one of Debezium's, each in processes of its own.
+
+Both are what a user starts: `millstream capture run`, and Kafka Connect with one connector. They
+write to topics that are made beforehand, alike. Does not measure: see bench/capture.py.
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Literal, Protocol
+
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not re-exported in its types
+    AdminClient,
+    NewTopic,
+)
+
+from bench.capture_databases import PostgresDatabase
+from bench.debezium import Connect
+
+Side = Literal["ours", "debezium"]
+SIDES: tuple[Side, ...] = ("ours", "debezium")
+TABLES = ("orders", "marks")
+ADMIN_TIMEOUT_S = 30.0
+COMMAND_TIMEOUT_S = 120.0
+STOP_WITHIN_S = 60.0
+
+
+class Capture(Protocol):
+    """`prepare` settles from where on changes are captured; `start` lets them come."""
+
+    def prepare(self) -> None: ...
+
+    def start(self) -> None: ...
+
+    def require_alive(self) -> None: ...
+
+    @property
+    def pid(self) -> int: ...
+
+    def topic_of(self, table: str) -> str: ...
+
+    def close(self) -> None: ...
+
+
+class MillstreamCapture:
+    def __init__(
+        self, name: str, database: PostgresDatabase, *, bootstrap: str, has_load: bool
+    ) -> None:
+        self._name, self._database = name, database
+        self._bootstrap, self._has_load = bootstrap, has_load
+        self._process: subprocess.Popen[bytes] | None = None
+        self._output = Path(tempfile.mkstemp(prefix="millstream-bench-")[1])
+
+    def prepare(self) -> None:
+        make_topics(self._bootstrap, [self.topic_of(table) for table in TABLES])
+        tables = [word for table in TABLES for word in ("--table", table)]
+        load = "--load" if self._has_load else "--no-load"
+        self._checked("add", self._name, self._database.url, *tables, load)
+        if not self._has_load:
+            self._checked("run", self._name, "--once")
+
+    def start(self) -> None:
+        with self._output.open("ab") as output:
+            self._process = subprocess.Popen(
+                self._command("run", self._name),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                env=self._environment,
+            )
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None, "it was not started"
+        return self._process.pid
+
+    def require_alive(self) -> None:
+        if self._process is None or self._process.poll() is not None:
+            raise RuntimeError(f"capture {self._name} has ended:\n{self._output.read_text()}")
+
+    def topic_of(self, table: str) -> str:
+        return f"{self._name}.{table}"
+
+    def close(self) -> None:
+        if self._process is not None:
+            self._process.terminate()
+            self._process.wait(STOP_WITHIN_S)
+        self._output.unlink()
+
+    def _checked(self, *words: str) -> None:
+        done = subprocess.run(
+            self._command(*words),
+            env=self._environment,
+            capture_output=True,
+            text=True,
+            timeout=COMMAND_TIMEOUT_S,
+        )
+        if done.returncode != 0:
+            raise RuntimeError(f"millstream capture {words}:\n{done.stdout}\n{done.stderr}")
+
+    def _command(self, *words: str) -> list[str]:
+        command = [sys.executable, "-m", "millstream", "capture", *words]
+        return [*command, "--brokers", self._bootstrap]
+
+    @property
+    def _environment(self) -> dict[str, str]:
+        return os.environ | {"BENCH_PASSWORD": self._database.password}
+
+
+class DebeziumCapture:
+    def __init__(
+        self,
+        name: str,
+        database: PostgresDatabase,
+        *,
+        bootstrap: str,
+        has_load: bool,
+        is_tuned: bool,
+    ) -> None:
+        self._name, self._database, self._bootstrap = name, database, bootstrap
+        self._connect = Connect(
+            name,
+            database.jars,
+            bootstrap=bootstrap,
+            connector=database.connector(name, has_load=has_load),
+            is_tuned=is_tuned,
+        )
+
+    def prepare(self) -> None:
+        make_topics(self._bootstrap, [self.topic_of(table) for table in TABLES])
+        self._database.make_slot(self._name)
+
+    def start(self) -> None:
+        self._connect.start()
+
+    @property
+    def pid(self) -> int:
+        return self._connect.pid
+
+    def require_alive(self) -> None:
+        self._connect.require_alive()
+
+    def topic_of(self, table: str) -> str:
+        return self._database.topic_of(self._name, table)
+
+    def close(self) -> None:
+        self._connect.close()
+
+
+def make_topics(bootstrap: str, names: list[str]) -> None:
+    """As our captures make them: compacted, one partition."""
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 3})
+    new = [NewTopic(name, 1, 1, config={"cleanup.policy": "compact"}) for name in names]
+    for made in admin.create_topics(new).values():
+        made.result(ADMIN_TIMEOUT_S)
+
+
+def delete_topics(bootstrap: str, names: list[str]) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 3})
+    for gone in admin.delete_topics(names).values():
+        gone.result(ADMIN_TIMEOUT_S)
