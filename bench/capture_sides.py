@@ -87,7 +87,7 @@ class MillstreamCapture:
         if self._process is not None:
             self._process.terminate()
             self._process.wait(STOP_WITHIN_S)
-        self._output.unlink()
+        self._output.unlink(missing_ok=True)
 
     def _checked(self, *words: str) -> None:
         done = subprocess.run(

@@ -18,6 +18,7 @@ from millstream.capture.captures_topic import make_captures_topic, make_run_topi
 from millstream.capture.log_clients import (
     PATIENCE_SECONDS,
     Client,
+    LogNotReached,
     LogRefused,
     Topics,
     client_config,
