@@ -82,7 +82,8 @@ def wait_for_offset(
 
 def committed_end(admin: AdminClient, topic: str) -> int:
     """The last stable offset. It counts the ends of Kafka's transactions too, a few in a load."""
-    asked = {TopicPartition(topic, 0): OffsetSpec.latest()}
+    latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # it has no types
+    asked = {TopicPartition(topic, 0): latest}
     answers = admin.list_offsets(asked, isolation_level=IsolationLevel.READ_COMMITTED)
     (answer,) = answers.values()
     return int(answer.result(READ_WITHIN_S).offset)

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import Literal, Protocol
 
@@ -16,15 +17,17 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not re-expo
     NewTopic,
 )
 
-from bench.capture_databases import PostgresDatabase
+from bench.capture_databases import TABLES, Database
+from bench.capture_reading import NotCapturedError, after_of, opened_reader
 from bench.debezium import Connect
 
 Side = Literal["ours", "debezium"]
 SIDES: tuple[Side, ...] = ("ours", "debezium")
-TABLES = ("orders", "marks")
 ADMIN_TIMEOUT_S = 30.0
 COMMAND_TIMEOUT_S = 120.0
 STOP_WITHIN_S = 60.0
+STREAMING_WITHIN_S = 300.0
+BEGUN = 0
 
 
 class Capture(Protocol):
@@ -45,9 +48,7 @@ class Capture(Protocol):
 
 
 class MillstreamCapture:
-    def __init__(
-        self, name: str, database: PostgresDatabase, *, bootstrap: str, has_load: bool
-    ) -> None:
+    def __init__(self, name: str, database: Database, *, bootstrap: str, has_load: bool) -> None:
         self._name, self._database = name, database
         self._bootstrap, self._has_load = bootstrap, has_load
         self._process: subprocess.Popen[bytes] | None = None
@@ -113,13 +114,14 @@ class DebeziumCapture:
     def __init__(
         self,
         name: str,
-        database: PostgresDatabase,
+        database: Database,
         *,
         bootstrap: str,
         has_load: bool,
         is_tuned: bool,
     ) -> None:
-        self._name, self._database, self._bootstrap = name, database, bootstrap
+        self._name, self._database = name, database
+        self._bootstrap, self._has_load = bootstrap, has_load
         self._connect = Connect(
             name,
             database.jars,
@@ -130,10 +132,25 @@ class DebeziumCapture:
 
     def prepare(self) -> None:
         make_topics(self._bootstrap, [self.topic_of(table) for table in TABLES])
-        self._database.make_slot(self._name)
+        if self._database.has_slots:
+            self._database.make_slot(self._name)
+        elif not self._has_load:
+            self._run_until_it_follows()
 
     def start(self) -> None:
         self._connect.start()
+
+    def _run_until_it_follows(self) -> None:
+        """Its place is in its file of offsets once it has written a change, and was stopped."""
+        self._connect.start()
+        with opened_reader(self._bootstrap, self.topic_of("marks")) as marks:
+            until = time.monotonic() + STREAMING_WITHIN_S
+            while (message := marks.poll(1.0)) is None or "mark" not in after_of(message):
+                if time.monotonic() > until:
+                    raise NotCapturedError(f"{self._name} follows no changes")
+                self.require_alive()
+                self._database.mark(BEGUN)
+        self._connect.stop()
 
     @property
     def pid(self) -> int:

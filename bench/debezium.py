@@ -1,7 +1,5 @@
 """Debezium as its users run it: one connector in a standalone Kafka Connect, on loopback.
 
-    with Connect(name, connector) as connect: ...
-
 The jars come from Maven, once per checkout. Heap and collector are those of Kafka's own start
 script for Connect. Offsets go to a file in `directory`, so that a connector that was stopped goes
 on where it was. Does not know what is measured.
@@ -85,9 +83,13 @@ class Connect:
             **PLAIN_JSON,
             **(TUNED_WORKER if is_tuned else {}),
         }
+        history = {  # of connectors that read a binlog; others pass it over
+            "schema.history.internal": "io.debezium.storage.file.history.FileSchemaHistory",
+            "schema.history.internal.file.filename": str(self.directory / "schemas"),
+        }
         tuned = TUNED_CONNECTOR if is_tuned else {}
         self._write("worker", worker)
-        self._write("connector", {"name": name, "tasks.max": "1", **connector, **tuned})
+        self._write("connector", {"name": name, "tasks.max": "1", **history, **connector, **tuned})
 
     @property
     def pid(self) -> int:

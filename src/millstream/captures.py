@@ -21,12 +21,15 @@ from millstream.capture_processes import CaptureOrder, CaptureProcesses
 from millstream.processing.jobs.catalog import Catalog
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from millstream.capture.change import CapturedTable
     from millstream.capture.change_stream import ChangeStream
     from millstream.capture.position_record import CaptureRecords
 
 Tables = Iterable[str] | Mapping[str, str]
 WAIT_SECONDS = 0.5
+POSTGRES_SCHEMES = ("postgres", "postgresql")
 
 
 class UnknownTable(BadDeclaration):
@@ -56,12 +59,29 @@ class NoKey(BadDeclaration):
         self.table = table
 
 
+class NoArrowFrom(BadDeclaration):
+    def __init__(self, *, capture: str, scheme: str) -> None:
+        super().__init__(
+            f"capture {capture}: whole tables come as Arrow from PostgreSQL, not from {scheme}: "
+            "make a view of the table, and read that with .arrow()"
+        )
+        self.capture, self.scheme = capture, scheme
+
+
 class Capture:
     """A database as an application declared it. `names`: what each table is called here."""
 
-    def __init__(self, definition: CaptureDefinition, url: str, names: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        definition: CaptureDefinition,
+        url: str,
+        names: Mapping[str, str],
+        *,
+        arrow: "Callable[[str], pa.Table]",
+    ) -> None:
         self.name, self.definition, self.names = definition.name, definition, names
         self.url = url  # may have a password: not for messages
+        self.arrow = arrow
 
     def __repr__(self) -> str:
         return f"<Capture {self.name} of {', '.join(self.definition.tables)}>"
@@ -95,7 +115,7 @@ class Captures:
         definition = CaptureDefinition(name=called, url=kept, tables=tuple(names.values()), **terms)
         if called in self.declared:
             raise BadDeclaration(f"two captures with the name {called}: give one of them name=")
-        found = Capture(definition, given, names)
+        found = Capture(definition, given, names, arrow=self.arrow)
         for one in names:
             self._catalog.declare_captured(one, partial(self.table, one))
         self.declared[called] = found
@@ -119,6 +139,17 @@ class Captures:
         topic = self._captured(table, newest=False).topic
         client = dict(self._client_config())
         return ChangeStream(client, topic, since=since, follow=follow, timeout_s=timeout_s)
+
+    def arrow(self, table: str) -> "pa.Table":
+        """All rows of a table, as the database has them now: one snapshot, and no topic."""
+        capture = self._capture(table)
+        url = self._url(capture)
+        if (scheme := urlsplit(url).scheme) not in POSTGRES_SCHEMES:
+            raise NoArrowFrom(capture=capture.name, scheme=scheme)
+        captured = self._captured(table, newest=True)
+        from millstream.capture.load.arrow_load import loaded_table
+
+        return loaded_table(url, captured, capture=capture.name)
 
     def _captured(self, name: str, *, newest: bool) -> "CapturedTable":
         """`newest`: the database is asked first; else only if nothing is kept of the table."""

@@ -4,16 +4,19 @@ from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import psycopg
 import pyarrow as pa
 import pytest
 
+from millstream import App
 from millstream.capture.change import CapturedTable
 from millstream.capture.load.arrow_load import NotInArrow, arrow_load
 from millstream.capture.postgres.connection import conninfo_of
 from millstream.capture.postgres.source import PostgresSource
+from millstream.captures import NoArrowFrom
 from tests.support.postgres_server import LOGICAL, PostgresServer, postgres_server
 
 pytestmark = pytest.mark.full
@@ -152,3 +155,19 @@ def test_a_value_that_its_type_cannot_hold_is_named(
     with pytest.raises(NotInArrow, match=r"public\.things cannot be loaded into Arrow"):
         loaded(server, db)
     assert db.execute("SELECT 1").fetchall() == [(1,)]
+
+
+def test_an_application_gets_a_table_whole(
+    server: PostgresServer, db: psycopg.Connection[Any], tmp_path: Path
+) -> None:
+    db.execute(f"INSERT INTO public.things VALUES ({ROW})".encode())
+    with App("shop", data=tmp_path / "shop") as app:
+        shop = app.capture(server.url, tables=["things"], name="shop")
+        assert shop.arrow("things").column("text").to_pylist() == ['a "quoted",\nline']
+
+
+def test_other_databases_say_what_to_do_instead(tmp_path: Path) -> None:
+    with App("shop", data=tmp_path / "shop") as app:
+        shop = app.capture(f"sqlite:///{tmp_path}/shop.db", tables=["things"])
+        with pytest.raises(NoArrowFrom, match="not from sqlite: make a view"):
+            shop.arrow("things")

@@ -27,6 +27,9 @@ from millstream.capture.position_record import (
     definition_note,
 )
 
+# What the records of a capture's topics depend on.
+FIXED = ("mode", "topic_prefix", "encoding", "outbox")
+
 
 class NoSuchCapture(Rejected):
     def __init__(self, *, capture: str, known: Sequence[str]) -> None:
@@ -39,12 +42,13 @@ class NoSuchCapture(Rejected):
 
 
 class CaptureThere(Rejected):
-    def __init__(self, *, capture: str) -> None:
+    def __init__(self, *, capture: str, differing: Sequence[str]) -> None:
         super().__init__(
-            f"the capture {capture} is there already, and is told otherwise: `millstream capture "
-            f"show {capture}` shows it, `millstream capture drop {capture}` makes room"
+            f"the capture {capture} is there already, with other {', '.join(differing)}: what is "
+            f"in its topics was written so. `millstream capture show {capture}` shows it, "
+            f"`millstream capture drop {capture}` makes room"
         )
-        self.capture = capture
+        self.capture, self.differing = capture, differing
 
 
 class NotItsTable(Rejected):
@@ -74,10 +78,11 @@ class CaptureControl:
         return found
 
     def add(self, definition: CaptureDefinition) -> None:
-        """The same again changes nothing; more tables for one that is there are added to it."""
+        """The same again changes nothing. One that is there gets more tables, another address or
+        another limit; what its topics depend on stays."""
         there = self._book().of(definition.name)
-        if there.definition is not None and there.definition != definition:
-            self._require_only_more_tables(there.definition, definition)
+        if there.definition is not None:
+            _require_same_topics(there.definition, definition)
         notes = [definition_note(definition)]
         if there.control.is_dropped:
             notes.append(control_note(definition.name, Control()))
@@ -115,10 +120,6 @@ class CaptureControl:
         assert definition is not None
         return definition
 
-    def _require_only_more_tables(self, there: CaptureDefinition, new: CaptureDefinition) -> None:
-        if replace(new, tables=there.tables) != there or not set(there.tables) <= set(new.tables):
-            raise CaptureThere(capture=there.name)
-
     def _full_name(self, name: str, table: str) -> str:
         tables = list(self.capture(name).tables)
         for known in tables:
@@ -131,3 +132,11 @@ class CaptureControl:
 
     def _write(self, notes: Sequence[Note]) -> None:
         write_wanted(self._client, notes)
+
+
+def _require_same_topics(there: CaptureDefinition, new: CaptureDefinition) -> None:
+    differing = [name for name in FIXED if getattr(there, name) != getattr(new, name)]
+    if not set(there.tables) <= set(new.tables):
+        differing.append("tables")
+    if differing:
+        raise CaptureThere(capture=there.name, differing=differing)

@@ -156,7 +156,12 @@ class CaptureRunner:
                 position=position,
                 now_ms=self._now_ms,
             )
-            return streaming.follow(until=position_of_now(run.source) if once else None)
+            end = streaming.follow(until=position_of_now(run.source) if once else None)
+            if end in ("stopped", "caught up"):
+                with contextlib.suppress(MillstreamError):  # all that counts is committed
+                    run.writer.note([watch.ended(streaming)])
+                    run.writer.commit()
+            return end
 
     # --- what else may be wanted --------------------------------------------------------------
 

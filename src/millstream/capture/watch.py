@@ -107,6 +107,7 @@ class Watch:
         self._definition, self._source = definition, source
         self._captures, self._teller, self._stopping = captures, teller, stopping
         self._is_told = False
+        self._lag: Lag | None = None
 
     def look(self, streaming: Streaming) -> End | None:
         if self._stopping.is_set():
@@ -125,6 +126,13 @@ class Watch:
         self._is_told = True
         return [status_note(self._definition.name, self._status(streaming).to_json())]
 
+    def ended(self, streaming: Streaming) -> Note:
+        """So that nobody takes it for one that still runs. The database may be gone by now."""
+        told = self._counted("ended", streaming)
+        if self._lag is not None:
+            told = with_lag(told, self._lag, self._definition)
+        return status_note(self._definition.name, told.to_json())
+
     def _take_up_reloads(self, records: CaptureRecords, streaming: Streaming) -> None:
         for table, request in records.control.reloads.items():
             if table != ALL_TABLES and streaming.position.reloads.get(table) != request:
@@ -132,9 +140,16 @@ class Watch:
                 streaming.reload(table, request=request)
 
     def _status(self, streaming: Streaming) -> Status:
-        state: State = "streaming" if streaming.loading.is_done else "loading"
+        told = self._counted("streaming" if streaming.loading.is_done else "loading", streaming)
+        lag = self._lag = self._source.lag(streaming.position.resume)
+        told = with_lag(told, lag, self._definition)
+        self._teller.warn(told.warnings)
+        act_on_limit(self._definition, self._source, lag)
+        return told
+
+    def _counted(self, state: State, streaming: Streaming) -> Status:
         counts = streaming.counts
-        told = replace(
+        return replace(
             self._teller.status(state, streaming.position),
             behind_ms=streaming.behind_ms,
             changes=counts.changes,
@@ -145,11 +160,6 @@ class Watch:
             ),
             load=[asdict(one) for one in streaming.loading.progress().tables],
         )
-        lag = self._source.lag(streaming.position.resume)
-        told = with_lag(told, lag, self._definition)
-        self._teller.warn(told.warnings)
-        act_on_limit(self._definition, self._source, lag)
-        return told
 
 
 def must_change(records: CaptureRecords, definition: CaptureDefinition, position: Position) -> bool:

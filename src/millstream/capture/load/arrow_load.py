@@ -9,8 +9,9 @@ that a reader sets aside. Does not follow changes.
 from binascii import unhexlify
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+import psycopg
 import pyarrow as pa
 from psycopg import sql
 from pyarrow import csv
@@ -19,12 +20,10 @@ from millstream.base.errors import Rejected
 from millstream.base.quantity import MIB
 from millstream.base.schema import DataType, Field, ListOf, Scalar, Struct
 from millstream.capture.change import CapturedColumn, CapturedTable
+from millstream.capture.postgres.connection import conninfo_of
 from millstream.capture.postgres.copying import copied
 from millstream.schemas.arrow_types import nullable_arrow_schema
 from millstream.values.json_decoder import JsonDecoder
-
-if TYPE_CHECKING:
-    import psycopg
 
 BLOCK_BYTES: Final = 4 * MIB
 
@@ -115,8 +114,14 @@ class CopiedFile:
         self.closed = True
 
 
+def loaded_table(url: str, table: CapturedTable, *, capture: str) -> pa.Table:
+    connecting = psycopg.connect(conninfo_of(url, capture=capture))
+    with connecting as connection, arrow_load(connection, table) as load:
+        return load.to_table()
+
+
 @contextmanager
-def arrow_load(connection: "psycopg.Connection[Any]", table: CapturedTable) -> Iterator[ArrowLoad]:
+def arrow_load(connection: psycopg.Connection[Any], table: CapturedTable) -> Iterator[ArrowLoad]:
     """`connection` has the settings of a capture's (`conninfo_of`), and nothing begun."""
     with connection.transaction():
         connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
