@@ -8,18 +8,18 @@ Both sides capture the same database into the same broker, and take turns; the n
 with the other side. `--tuned` gives Debezium larger batches and queues than its defaults.
 
 at_once   Both sides' places in the log are settled, then the load runs while nobody reads: one
-          transaction that warms the sides up, with a mark at its end, and one that updates every
-          row, with another. Then each side starts and drains the same log. The clock runs from the
-          first mark that can be read (read_committed) to the second: starting up is not in it, nor
-          most of a JVM's compiling.
+          transaction that warms the sides up, and one that updates every row. Then each side starts
+          and drains the same log. The clock runs from where the first can be read (read_committed)
+          to where all can: starting up is not in it, nor most of a JVM's compiling.
 singly    The same, with a transaction for each row.
 load      The initial load of a table. The clock runs from the first row that can be read to the
           last: starting up is not in it, a JVM's compiling is.
 latency   Single updates at a steady rate, after a while of the same. Each row carries the time just
           before its statement was sent; a reader subtracts it from the time when it has the record.
 
-Memory is the most that the processes of a side had resident, summed up; CPU is theirs too, between
-the marks. Neither counts what the database or the broker use.
+Memory is the most that the processes of a side had resident, summed up; CPU is theirs too,
+from their start on: when the clock starts, a side may have read on already. Neither counts what the
+database or the broker use.
 """
 
 import argparse
@@ -42,9 +42,9 @@ from bench.capture_postgres import postgres_database
 from bench.capture_reading import (
     NotCapturedError,
     after_of,
+    committed_end,
     count_records,
     opened_reader,
-    wait_for_mark,
     wait_for_offset,
 )
 from bench.capture_results import CaptureResults, Measure, markdown
@@ -58,7 +58,6 @@ from bench.capture_sides import (
 )
 from bench.process_usage import OthersShare, usage_of
 
-WARM, DONE = 1, 2
 WITHIN_S = 900.0
 UPDATES_PER_S = 200
 
@@ -127,13 +126,13 @@ Question = Callable[[Bench, tuple[Side, ...]], None]
 
 def measure_at_once(bench: Bench, order: tuple[Side, ...]) -> None:
     count = bench.scale.rows
-    load = partial(bench.database.update_at_once, count, mark=DONE)
+    load = partial(bench.database.update_at_once, count)
     measure_drain(bench, order, count, load, "one transaction")
 
 
 def measure_singly(bench: Bench, order: tuple[Side, ...]) -> None:
     count = bench.scale.transactions
-    load = partial(bench.database.update_singly, count, mark=DONE)
+    load = partial(bench.database.update_singly, count)
     measure_drain(bench, order, count, load, "single-row transactions")
 
 
@@ -144,30 +143,35 @@ def measure_drain(
     with bench.captures(has_load=False) as captures:
         for capture in captures.values():
             capture.prepare()
-        bench.database.update_at_once(bench.scale.warm_up_rows, mark=WARM)
+        bench.database.update_at_once(bench.scale.warm_up_rows)
         load()
         for side in order:
             drain(bench, side, captures[side], count, what)
 
 
 def drain(bench: Bench, side: Side, capture: Capture, count: int, what: str) -> None:
-    with opened_reader(bench.bootstrap, capture.topic_of("marks")) as marks:
-        capture.start()
-        look = partial(wait_for_mark, marks, is_well=capture.require_alive, within_s=WITHIN_S)
-        started = look(WARM)
-        cpu_before_s = usage_of(capture.pid).cpu_s
-        seconds = look(DONE) - started
-        used = usage_of(capture.pid)
-        capture.close()
-    require_all(bench, capture, bench.scale.warm_up_rows + count)
+    expected = bench.scale.warm_up_rows + count
+    look = looking_at(bench, capture, "orders")
+    capture.start()
+    started, first = look(bench.scale.warm_up_rows)
+    seconds = look(expected)[0] - started
+    used = usage_of(capture.pid)
+    capture.close()
+    require_all(bench, capture, expected)
+    count = expected - first  # a side may have been further on when it was looked at
     add = partial(bench.results.add, side=side)
     add(
         Measure(f"{what}: rate", "changes/s", at_least=bench.database.goals.changes),
         value=count / seconds,
     )
     cpu = Measure(f"{what}: CPU", "s per million", at_most=1 / bench.database.goals.changes)
-    add(cpu, value=(used.cpu_s - cpu_before_s) / count * 1e6)
+    add(cpu, value=used.cpu_s / expected * 1e6)
     add(Measure(f"{what}: memory", "MB", ours_below=100), value=used.resident_bytes_peak / 1e6)
+
+
+def looking_at(bench: Bench, capture: Capture, table: str) -> Callable[[int], tuple[float, int]]:
+    topic, is_well = capture.topic_of(table), capture.require_alive
+    return partial(wait_for_offset, bench.bootstrap, topic, is_well=is_well, within_s=WITHIN_S)
 
 
 def require_all(bench: Bench, capture: Capture, expected: int) -> None:
@@ -189,10 +193,8 @@ def measure_load(bench: Bench, order: tuple[Side, ...]) -> None:
 
 
 def load_table(bench: Bench, side: Side, capture: Capture) -> None:
-    topic, rows = capture.topic_of("orders"), bench.scale.rows
-    look = partial(
-        wait_for_offset, bench.bootstrap, topic, is_well=capture.require_alive, within_s=WITHIN_S
-    )
+    rows = bench.scale.rows
+    look = looking_at(bench, capture, "orders")
     before = time.perf_counter()
     capture.start()
     started, first = look(1)
@@ -222,9 +224,9 @@ def measure_latency(bench: Bench, order: tuple[Side, ...]) -> None:
 def follow_updates(bench: Bench, side: Side, capture: Capture) -> None:
     with opened_reader(bench.bootstrap, capture.topic_of("orders")) as orders:
         capture.start()
-        bench.database.mark(WARM)
-        with opened_reader(bench.bootstrap, capture.topic_of("marks")) as marks:
-            wait_for_mark(marks, WARM, is_well=capture.require_alive, within_s=WITHIN_S)
+        marks = committed_end(bench.bootstrap, capture.topic_of("marks"))
+        bench.database.mark()
+        looking_at(bench, capture, "marks")(marks + 1)
         steady = SteadyUpdates(bench.database, bench.scale)
         steady.start()
         latencies = read_latencies(orders, steady)
@@ -294,6 +296,7 @@ def run_rounds(bench: Bench, questions: list[str], rounds: int) -> None:
             QUESTIONS[name](bench, order)
             took = time.perf_counter() - began
             print(f"round {number + 1} of {rounds}: {name}, {took:.0f} s", flush=True)
+        print(f"\n{markdown(bench.results)}\n", flush=True)
 
 
 @contextlib.contextmanager
@@ -322,8 +325,7 @@ def main() -> None:
         bench = Bench(database, bootstrap, scale, is_tuned=given.tuned)
         run_rounds(bench, given.only or list(QUESTIONS), rounds)
         versions = f"{database.version}, Debezium {database.debezium}"
-    print(f"\n{versions}, {rounds} rounds; others used {others.percent():.0f} % of the CPU\n")
-    print(markdown(bench.results))
+    print(f"{versions}, {rounds} rounds; others used {others.percent():.0f} % of the CPU")
 
 
 if __name__ == "__main__":

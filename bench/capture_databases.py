@@ -1,8 +1,7 @@
 """What a captured database offers to the benchmark: orders, loads that change them, and marks.
 
-A mark is a row of a table of its own, written in the transaction that ends a load: when a reader
-sees the mark, all before it can be read. Knows of captures only what Debezium has to
-be told of each database.
+A mark is a change of a table of its own, by which one sees that a capture follows changes. Knows of
+captures only what Debezium has to be told of each database.
 """
 
 from collections.abc import Mapping
@@ -43,17 +42,17 @@ class Database(Protocol):
         """Fresh tables: no side finds what the round before left behind."""
         ...
 
-    def update_at_once(self, rows: int, *, mark: int) -> None:
+    def update_at_once(self, rows: int) -> None:
         """In one transaction."""
         ...
 
-    def update_singly(self, count: int, *, mark: int) -> None:
-        """One transaction for each row, and one for the mark."""
+    def update_singly(self, count: int) -> None:
+        """One transaction for each."""
         ...
 
     def update_one(self, number: int, *, sent_us: int) -> None: ...
 
-    def mark(self, mark: int) -> None: ...
+    def mark(self) -> None: ...
 
     def make_slot(self, name: str) -> None:
         """For Debezium, as ours is made."""

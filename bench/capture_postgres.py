@@ -6,6 +6,7 @@ from typing import Any
 
 import psycopg
 from tests.support.postgres_server import PASSWORD, USER, PostgresServer, postgres_server
+from tests.support.waiting import eventually
 
 from bench.capture_databases import RatioGoals
 from bench.debezium import POSTGRES_JARS, POSTGRES_VERSION
@@ -42,8 +43,9 @@ DO $$ BEGIN
   END LOOP;
 END $$
 """
+UNREAD_WITHIN_S = 120.0
 UPDATE_ONE = "UPDATE orders SET sent_us = %s WHERE id = %s"
-MARK = "UPDATE marks SET mark = {mark}"
+MARK = "UPDATE marks SET mark = mark + 1"
 
 
 class PostgresDatabase:
@@ -75,17 +77,14 @@ class PostgresDatabase:
         self._run("CHECKPOINT")
         self._rows = rows
 
-    def update_at_once(self, rows: int, *, mark: int) -> None:
-        with self._db.transaction():
-            self._run(UPDATE_FIRST.format(rows=rows))
-            self._run(MARK.format(mark=mark))
+    def update_at_once(self, rows: int) -> None:
+        self._run(UPDATE_FIRST.format(rows=rows))
 
-    def update_singly(self, count: int, *, mark: int) -> None:
+    def update_singly(self, count: int) -> None:
         self._run(UPDATE_EACH.format(count=count, rows=self._rows))
-        self._run(MARK.format(mark=mark))
 
-    def mark(self, mark: int) -> None:
-        self._run(MARK.format(mark=mark))
+    def mark(self) -> None:
+        self._run(MARK)
 
     def update_one(self, number: int, *, sent_us: int) -> None:
         self._db.execute(UPDATE_ONE, (sent_us, number % self._rows + 1))
@@ -97,6 +96,7 @@ class PostgresDatabase:
         self._run(f"SELECT pg_create_logical_replication_slot('{name}', 'pgoutput')")
 
     def forget_captures(self) -> None:
+        eventually(self._is_unread, what="slots that nobody reads", within_s=UNREAD_WITHIN_S)
         self._run("SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots")
         for (name,) in self._db.execute("SELECT pubname FROM pg_publication").fetchall():
             self._run(f"DROP PUBLICATION {name}")
@@ -121,6 +121,11 @@ class PostgresDatabase:
 
     def topic_of(self, name: str, table: str) -> str:
         return f"{name}.public.{table}"
+
+    def _is_unread(self) -> bool:
+        """The server notices a while later that a reader has gone."""
+        found = self._db.execute("SELECT count(*) FROM pg_replication_slots WHERE active")
+        return found.fetchone() == (0,)
 
     def _run(self, statement: str) -> None:
         self._db.execute(statement.encode())

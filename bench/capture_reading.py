@@ -1,9 +1,10 @@
 """What can be read of captured topics, and when: committed records only.
 
-A thread looks for marks while a capture works, which costs it next to nothing; the records
+While a capture works only its topic's end is asked for, which costs next to nothing; the records
 themselves are read and counted when the clock has stopped, as both sides must have written all.
 """
 
+import functools
 import json
 import time
 from collections.abc import Callable, Iterator
@@ -42,20 +43,6 @@ def opened_reader(bootstrap: str, topic: str) -> Iterator[Consumer]:
         yield consumer
 
 
-def wait_for_mark(
-    consumer: Consumer, mark: int, *, is_well: Callable[[], None], within_s: float
-) -> float:
-    """When it was there, by `time.perf_counter`."""
-    until = time.perf_counter() + within_s
-    while time.perf_counter() < until:
-        message = consumer.poll(LOOK_SECONDS)
-        if message is None:
-            is_well()
-        elif after_of(message).get("mark") == mark:
-            return time.perf_counter()
-    raise NotCapturedError(f"no mark {mark} within {within_s} s")
-
-
 def after_of(message: Message) -> dict[str, Any]:
     """The row as it became; empty for a deletion."""
     if message.error():
@@ -69,10 +56,9 @@ def wait_for_offset(
     bootstrap: str, topic: str, offset: int, *, is_well: Callable[[], None], within_s: float
 ) -> tuple[float, int]:
     """When committed records were seen to reach it, and how far they reached then."""
-    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 3})
     until = time.perf_counter() + within_s
     while time.perf_counter() < until:
-        found = committed_end(admin, topic)
+        found = committed_end(bootstrap, topic)
         if found >= offset:
             return time.perf_counter(), found
         is_well()
@@ -80,13 +66,19 @@ def wait_for_offset(
     raise NotCapturedError(f"{topic} did not reach {offset} within {within_s} s")
 
 
-def committed_end(admin: AdminClient, topic: str) -> int:
+def committed_end(bootstrap: str, topic: str) -> int:
     """The last stable offset. It counts the ends of Kafka's transactions too, a few in a load."""
+    admin = admin_of(bootstrap)
     latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # it has no types
     asked = {TopicPartition(topic, 0): latest}
     answers = admin.list_offsets(asked, isolation_level=IsolationLevel.READ_COMMITTED)
     (answer,) = answers.values()
     return int(answer.result(READ_WITHIN_S).offset)
+
+
+@functools.cache
+def admin_of(bootstrap: str) -> AdminClient:
+    return AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})  # it outlives brokers
 
 
 def count_records(bootstrap: str, topic: str, expected: int) -> int:

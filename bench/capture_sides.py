@@ -9,7 +9,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from pathlib import Path
 from typing import Literal, Protocol
 
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not re-exported in its types
@@ -18,7 +17,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not re-expo
 )
 
 from bench.capture_databases import TABLES, Database
-from bench.capture_reading import NotCapturedError, after_of, opened_reader
+from bench.capture_reading import NotCapturedError, committed_end
 from bench.debezium import Connect
 
 Side = Literal["ours", "debezium"]
@@ -26,8 +25,7 @@ SIDES: tuple[Side, ...] = ("ours", "debezium")
 ADMIN_TIMEOUT_S = 30.0
 COMMAND_TIMEOUT_S = 120.0
 STOP_WITHIN_S = 60.0
-STREAMING_WITHIN_S = 300.0
-BEGUN = 0
+FOLLOWS_WITHIN_S = 300.0
 
 
 class Capture(Protocol):
@@ -52,7 +50,7 @@ class MillstreamCapture:
         self._name, self._database = name, database
         self._bootstrap, self._has_load = bootstrap, has_load
         self._process: subprocess.Popen[bytes] | None = None
-        self._output = Path(tempfile.mkstemp(prefix="millstream-bench-")[1])
+        self._output = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the capture
 
     def prepare(self) -> None:
         make_topics(self._bootstrap, [self.topic_of(table) for table in TABLES])
@@ -63,14 +61,13 @@ class MillstreamCapture:
             self._checked("run", self._name, "--once")
 
     def start(self) -> None:
-        with self._output.open("ab") as output:
-            self._process = subprocess.Popen(
-                self._command("run", self._name),
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                env=self._environment,
-            )
+        self._process = subprocess.Popen(
+            self._command("run", self._name),
+            stdin=subprocess.DEVNULL,
+            stdout=self._output,
+            stderr=self._output,
+            env=self._environment,
+        )
 
     @property
     def pid(self) -> int:
@@ -79,7 +76,8 @@ class MillstreamCapture:
 
     def require_alive(self) -> None:
         if self._process is None or self._process.poll() is not None:
-            raise RuntimeError(f"capture {self._name} has ended:\n{self._output.read_text()}")
+            self._output.seek(0)
+            raise RuntimeError(f"capture {self._name} has ended:\n{self._output.read().decode()}")
 
     def topic_of(self, table: str) -> str:
         return f"{self._name}.{table}"
@@ -88,7 +86,7 @@ class MillstreamCapture:
         if self._process is not None:
             self._process.terminate()
             self._process.wait(STOP_WITHIN_S)
-        self._output.unlink(missing_ok=True)
+        self._output.close()
 
     def _checked(self, *words: str) -> None:
         done = subprocess.run(
@@ -143,13 +141,13 @@ class DebeziumCapture:
     def _run_until_it_follows(self) -> None:
         """Its place is in its file of offsets once it has written a change, and was stopped."""
         self._connect.start()
-        with opened_reader(self._bootstrap, self.topic_of("marks")) as marks:
-            until = time.monotonic() + STREAMING_WITHIN_S
-            while (message := marks.poll(1.0)) is None or "mark" not in after_of(message):
-                if time.monotonic() > until:
-                    raise NotCapturedError(f"{self._name} follows no changes")
-                self.require_alive()
-                self._database.mark(BEGUN)
+        until = time.monotonic() + FOLLOWS_WITHIN_S
+        while committed_end(self._bootstrap, self.topic_of("marks")) == 0:
+            if time.monotonic() > until:
+                raise NotCapturedError(f"{self._name} follows no changes")
+            self.require_alive()
+            self._database.mark()
+            time.sleep(1.0)
         self._connect.stop()
 
     @property

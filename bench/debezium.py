@@ -30,6 +30,8 @@ MARIADB_JARS = MavenJars(
     sign="debezium-connector-mariadb-*.jar",
 )
 HEAP_OPTIONS = ("-Xms256M", "-Xmx2G")  # of connect-standalone.sh
+# It warns of every measurement of its own that it drops when it is busy.
+SILENCED = "-Dorg.slf4j.simpleLogger.log.io.debezium.metrics.stats=error"
 STANDALONE = "org.apache.kafka.connect.cli.ConnectStandalone"
 STOP_WITHIN_S = 60.0
 PLAIN_JSON = {
@@ -99,7 +101,7 @@ class Connect:
     def start(self) -> None:
         """Start the JVM and return at once."""
         classpath = f"{self._jars.fetched()}/*"
-        command = [java_command(), *HEAP_OPTIONS, *SERVER_OPTIONS, *QUIET_OPTIONS]
+        command = [java_command(), *HEAP_OPTIONS, *SERVER_OPTIONS, *QUIET_OPTIONS, SILENCED]
         command += ["-cp", classpath, STANDALONE, self._path("worker"), self._path("connector")]
         with self._output.open("ab") as output:
             self._process = subprocess.Popen(
