@@ -11,7 +11,7 @@ from typing import Any
 from millstream.base.declared import BadDeclaration
 from millstream.base.near_names import did_you_mean, there_are
 from millstream.processing.jobs.catalog import Catalog
-from millstream.processing.jobs.job import Job, ToView
+from millstream.processing.jobs.job import JOB_NAME, Job, ToView
 from millstream.views.store import Home, StoreChoice, ViewStore
 
 
@@ -77,7 +77,8 @@ class DeclaredViews:
             return self.store_of(job)
         from millstream.views.stores.sqlite.file import SqliteStore, view_file
 
-        if (path := view_file(self._data, view)).exists():
+        # A name is not a path: what lies elsewhere is another application's.
+        if JOB_NAME.fullmatch(view) and (path := view_file(self._data, view)).exists():
             return SqliteStore(path, view=view, key=())
         raise UnknownView(app=self._app, view=view, known=self.names)
 

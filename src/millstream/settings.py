@@ -739,7 +739,7 @@ class WebSettings:
     threads_max: int = setting(
         16,
         count(at_least=1, at_most=1_000),
-        "Calls into topics and views at one time; others wait.",
+        "Calls into views at one time, and as many into topics; others wait.",
     )
     waits_max: int = setting(
         64,

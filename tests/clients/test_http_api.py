@@ -17,6 +17,8 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 from confluent_kafka import Consumer, KafkaError, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
 from millstream.schemas.declaration import schema_of
 from tests.clients.steps import unique_name
@@ -201,6 +203,28 @@ def test_two_servers_of_one_application_count_a_key_once(shop: Shop) -> None:
         found, others = pool.map(lambda server: send_all(shop, server, keys), (one, other))
     assert found == others
     assert sorted(row["user"] for row in shop.committed()) == sorted(keys)
+
+
+@pytest.mark.full
+def test_readers_of_committed_rows_do_not_wait_for_a_request_that_was_refused(shop: Shop) -> None:
+    """Its rows are in both partitions, but for the one that the broker does not take."""
+    admin = AdminClient({"bootstrap.servers": shop.bootstrap, "log_level": 3})
+    topic = NewTopic(shop.topic, 2, 1, config={"max.message.bytes": "20000"})
+    admin.create_topics([topic])[shop.topic].result(WITHIN_S)
+    names = [f"user-{number}" for number in range(20)]
+    rows: list[dict[str, str]] = [{"user": name} for name in names]
+    large = {"user": "large", "url": "x" * 50_000}
+    with shop.served() as server, client_of(server) as client:
+        key = {"Idempotency-Key": "order-17"}
+        refused = client.post(shop.records, json={"rows": [*rows, large]}, headers=key)
+        taken = client.post(shop.records, json={"rows": rows})
+        assert (refused.status_code, taken.status_code) == (422, 201)
+        assert "None was written" in refused.json()["detail"]
+        eventually(
+            lambda: sorted(row["user"] for row in shop.committed()) == sorted(names),
+            what="readers of committed rows get past the request that was refused",
+            within_s=20,  # a transaction that is left open ends after 60
+        )
 
 
 # Feeds

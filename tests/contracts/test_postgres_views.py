@@ -19,10 +19,12 @@ from millstream.base.ports import BatchReceipt, Fenced
 from millstream.schemas.declaration import schema_of
 from millstream.views.conditions import are_met, conditions_of, rank, value_at
 from millstream.views.receipts import OwnedByAnother
-from millstream.views.store import BadQuestion, ViewReads
+from millstream.views.store import BadQuestion, ViewNotFound, ViewReads
 from millstream.views.stores.postgres import connection as postgres_connection
+from millstream.views.stores.postgres import reader as postgres_reader
 from millstream.views.stores.postgres.catalog import NameTaken
 from millstream.views.stores.postgres.connection import (
+    Connection,
     ServerAway,
     ServerFull,
     ServerRefused,
@@ -30,6 +32,7 @@ from millstream.views.stores.postgres.connection import (
     ViewBusy,
     ViewDamaged,
 )
+from millstream.views.stores.postgres.reader import PostgresReader
 from millstream.views.stores.postgres.staging import PartLost
 from millstream.views.stores.postgres.store import PostgresStore, PostgresView
 from millstream.views.stores.postgres.values import CharacterZero
@@ -553,10 +556,17 @@ def test_sql_takes_parameters_by_place_and_by_name(counted: Any) -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("DELETE FROM counts", "read-only transaction"),
-        ("CREATE TABLE x (n INT)", "read-only transaction"),
+        ("DELETE FROM counts", "syntax error"),
+        ("WITH gone AS (DELETE FROM counts RETURNING 1) SELECT 1", "data-modifying"),
+        ("SELECT nextval('_millstream_views_id_seq')", "read-only transaction"),
+        ("SELECT 1 INTO x", "INTO is not allowed"),
+        ("CREATE TABLE x (n INT)", "syntax error"),
+        ("COPY (SELECT 1) TO '/tmp/millstream_must_not_be'", "syntax error"),
+        ("COPY (SELECT 1) TO PROGRAM 'true'", "syntax error"),
+        ("SET search_path = nowhere", "syntax error"),
+        ("COMMIT", "syntax error"),
         ("SELECT 1; SELECT 2", "multiple commands"),
-        ("COMMIT; DELETE FROM counts", "multiple commands"),
+        ("SELECT 1; COMMIT; DELETE FROM counts", "multiple commands"),
         ("SELECT set_config('transaction_read_only', 'off', false)", "read-write mode"),
         ("SELEC 1", "syntax error"),
         ("SELECT * FROM nowhere", "does not exist"),
@@ -567,6 +577,35 @@ def test_sql_reads_and_cannot_write(counted: Any, text: str, problem: str) -> No
     with pytest.raises(BadQuestion, match=problem):
         counted.sql(text)
     assert counted.count() == 3
+
+
+def test_what_sql_sets_is_gone_with_its_question(counted: Any) -> None:
+    counted.sql("SELECT set_config('search_path', 'pg_catalog', false)")
+    assert counted.count() == 3
+    assert counted.get_many(["/"]) == [{"url": "/", "count": 3}]
+
+
+def test_sql_takes_its_time_and_no_more(counted: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(postgres_reader, "SQL_SECONDS_MAX", 0.2)
+    with pytest.raises(BadQuestion, match=r"took too long, .* due to statement timeout"):
+        counted.sql("SELECT pg_sleep(60)")
+    assert counted.count() == 3
+
+
+def test_a_view_that_is_dropped_while_it_is_read_is_not_there(
+    place: Place, counted: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked_facts = PostgresReader._asked_facts
+
+    def dropped_then(reader: PostgresReader, db: Connection) -> Any:
+        monkeypatch.undo()
+        facts = asked_facts(reader, db)
+        place.store().drop()
+        return facts
+
+    monkeypatch.setattr(PostgresReader, "_asked_facts", dropped_then)
+    with pytest.raises(ViewNotFound, match="view counts is not there"):
+        counted.scan()
 
 
 def test_values_are_never_part_of_a_statement(counted: ViewReads) -> None:

@@ -9,9 +9,9 @@ import pytest
 from millstream.base.disk import RealDisk
 from millstream.base.ports import Fenced
 from millstream.schemas.declaration import schema_of
-from millstream.views.store import BadQuestion, Home
+from millstream.views.store import BadQuestion, Home, ViewNotFound
 from millstream.views.stores.search.documents import KEY_CHARACTERS_MAX
-from millstream.views.stores.search.index import IndexFailed
+from millstream.views.stores.search.index import IndexFailed, IndexMoment, SearchGeneration
 from millstream.views.stores.search.reader import HITS_MAX, QUERY_CHARACTERS_MAX
 from millstream.views.stores.search.store import SearchIndex, SearchStore
 from millstream.views.table_layout import BadView, ChangedView
@@ -61,6 +61,21 @@ def store(data: Path) -> SearchStore:
 
 def found(store: SearchStore, query: str, **terms: Any) -> list[int]:
     return [row["id"] for row in store.reader().search(query, **terms)]
+
+
+def test_an_index_that_is_dropped_while_it_is_opened_is_not_there(
+    store: SearchStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moment = SearchGeneration.moment
+
+    def dropped_then(generation: SearchGeneration) -> IndexMoment:
+        monkeypatch.undo()
+        store.drop()
+        return moment(generation)
+
+    monkeypatch.setattr(SearchGeneration, "moment", dropped_then)
+    with pytest.raises(ViewNotFound, match="view articles is not there"):
+        store.reader().count()
 
 
 # --- questions

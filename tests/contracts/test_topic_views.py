@@ -21,6 +21,7 @@ from millstream.views.stores.topic.ledger import Transaction
 from millstream.views.stores.topic.reader import NotARowOfTheView, read_notes
 from millstream.views.stores.topic.store import Topic, TopicOfOthers, TopicStore, TopicView
 from millstream.views.stores.topic.tail import TopicTail
+from millstream.views.table_layout import BadView
 from tests.contracts.view_store_contract import (
     COUNTS,
     OpenStore,
@@ -146,7 +147,7 @@ class TestTheTopic:
             writer.serve()
             writer.close()
         there = {name for name in topics.partitions() if topic in name}
-        assert there == {topic, f"{topic}.g2", f"_views.{topic}"}
+        assert there == {topic, f"_views-g2.{topic}", f"_views.{topic}"}
         store.drop()
         assert {name for name in topics.partitions() if topic in name} == {f"_views.{topic}"}
 
@@ -158,6 +159,28 @@ class TestTheTopic:
         producer.flush()
         with pytest.raises(TopicOfOthers, match=f"topic {millstream_topic} holds records"):
             claimed(counts_in(millstream_broker, millstream_topic))
+
+    def test_a_rebuild_leaves_topics_of_others_alone(
+        self, millstream_broker: Broker, topic: str
+    ) -> None:
+        others = [counts_in(millstream_broker, f"{topic}.g{number}") for number in (1, 2)]
+        view, beside = counts_in(millstream_broker, topic), [claimed(one) for one in others]
+        for writer, epoch in beside:
+            writer.write(receipt(epoch=epoch, batch=0), rows(COUNTS, ("/precious", 1)))
+        for generation in (1, 2, 3):
+            own, _ = claimed(view, generation)
+            own.serve()
+            own.close()
+        view.drop()
+        for one, (writer, _) in zip(others, beside, strict=True):
+            assert one.reader().scan() == old_rows(("/precious", 1))
+            writer.close()
+
+    @pytest.mark.parametrize("name", ["_views.counts", "_views-g2.counts"])
+    def test_a_name_that_is_reserved_is_refused(self, name: str) -> None:
+        home = Home(app="shop", data=Path("unused"), client={"bootstrap.servers": "unused"})
+        with pytest.raises(BadView, match=f"give it another topic than {name}"):
+            Topic(name).open("counts", ("url",), home)
 
     def test_a_record_that_is_no_row_is_named(self, millstream_broker: Broker, topic: str) -> None:
         store = counts_in(millstream_broker, topic)

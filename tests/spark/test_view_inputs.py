@@ -1,5 +1,6 @@
 """A view as the input of another job: all of its changes, each once, also across a failure."""
 
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from millstream import App, changelog, windows
+from millstream import App, changelog, stores, windows
 from millstream.jobs import JobsFailed
 from millstream.processing.writing.view_changes import ViewChanges
 from tests.clients.steps import unique_name
@@ -146,3 +147,58 @@ def test_who_reads_a_view_that_was_rebuilt_is_rebuilt_too(shop: Shop, people: st
     changed.run(once=True, only=["cities"], rebuild=["cities"])
     assert cities_of(changed) == {"Oslo": 1}
     assert changed.jobs.verdict("cities").is_same
+
+
+def loses_its_directory(app: App) -> None:
+    shutil.rmtree(app.data / "jobs" / "homes")
+
+
+def is_dropped(app: App) -> None:
+    app.jobs.drop("homes")
+
+
+@OURS_ALONE
+@pytest.mark.parametrize("ends", [loses_its_directory, is_dropped])
+def test_who_reads_a_view_that_started_over_has_no_row_of_its_former_life(
+    shop: Shop, people: str, ends: Callable[[App], None]
+) -> None:
+    app = both(shop(), people)
+    app.publish(people, [person(1, "Rome"), person(2, "Oslo")])
+    run_both(app)
+    ends(app)
+
+    changed = shop()
+
+    @changed.view(key="id", inputs={"people": people})
+    def homes(people: DataFrame) -> DataFrame:
+        return people.where("city != 'Rome' OR _change = 'delete'")
+
+    with_cities(changed)
+    run_both(changed)
+    with changed.view("homes") as view:
+        assert view.scan() == [{"id": 2, "city": "Oslo"}]
+    assert cities_of(changed) == {"Oslo": 1}
+
+
+@OURS_ALONE
+def test_a_view_is_not_taken_for_that_of_another_app(
+    spark: SparkSession, bootstrap: str, tmp_path: Path, people: str
+) -> None:
+    """Both have a view of one name, in one place."""
+
+    def opened(name: str) -> App:
+        app = App(name, data=tmp_path / name, brokers=bootstrap)
+        app.table(people, schema="id BIGINT, city STRING", key="id", partitions=2)
+        lake = stores.Parquet(tmp_path / "lake")
+        app.view(key="id", name="homes", inputs={"people": people}, store=lake)(
+            lambda people: people
+        )
+        return app
+
+    with opened("shop") as shop, opened("crm") as crm:
+        shop.publish(people, person(1, "Rome"))
+        shop.run(once=True)
+        with pytest.raises(JobsFailed, match=r"is written by job shop\.homes, not by crm\.homes"):
+            crm.run(once=True)
+        with shop.view("homes") as view:
+            assert view.scan() == [{"id": 1, "city": "Rome"}]

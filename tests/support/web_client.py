@@ -1,7 +1,8 @@
 """Asks an HTTP service in this process, one request at a time; streams are cut off when enough."""
 
 import asyncio
-from collections.abc import Callable, MutableMapping
+import threading
+from collections.abc import Awaitable, Callable, MutableMapping
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import urlencode
@@ -52,7 +53,19 @@ class WebClient:
         return self.ask("POST", path, **given)
 
     def ask(self, method: str, path: str, **given: Any) -> httpx.Response:
-        return self._runner.run(self._ask(method, path, given))
+        return self._runner.run(_within_limit(self._ask(method, path, given)))
+
+    def ask_beside(self, method: str, path: str, **given: Any) -> "asyncio.Task[httpx.Response]":
+        """Begun, and under way while others are asked."""
+        return self._runner.get_loop().create_task(self._ask(method, path, given))
+
+    def answer_of(self, asked: "asyncio.Task[httpx.Response]") -> httpx.Response:
+        return self._runner.run(_within_limit(asked))
+
+    def waits_for(self, told: threading.Event | threading.Semaphore) -> bool:
+        """While the service runs on, until a thread of it has told."""
+        wait = told.wait if isinstance(told, threading.Event) else told.acquire
+        return self._runner.run(asyncio.to_thread(wait, timeout=WITHIN_S))
 
     async def _ask(self, method: str, path: str, given: dict[str, Any]) -> httpx.Response:
         transport = httpx.ASGITransport(app=self.service.asgi, raise_app_exceptions=True)
@@ -83,6 +96,11 @@ class WebClient:
         async with asyncio.timeout(WITHIN_S):
             await self.service.asgi(_stream_scope(path), receive, send)
         return bytes(came)
+
+
+async def _within_limit(asked: Awaitable[httpx.Response]) -> httpx.Response:
+    async with asyncio.timeout(WITHIN_S):
+        return await asked
 
 
 def problem(answer: httpx.Response) -> tuple[str, int]:

@@ -74,6 +74,20 @@ def test_a_process_that_declares_no_views_can_read_those_in_sqlite(app: App) -> 
         assert view.get("/") == {"url": "/", "count": 1}
 
 
+def test_a_name_is_no_way_into_the_views_of_another_app(app: App, tmp_path: Path) -> None:
+    secret = tmp_path / "bank" / "views" / "secret.sqlite"
+    writer = SqliteStore(secret, view="secret", key=["url"]).writer(1)
+    writer.claim("secret", schema_of(COUNTS))
+    writer.close()
+    (app.data / "views").mkdir(parents=True)
+    for name in ("../../bank/views/secret", str(secret.with_suffix(""))):
+        with pytest.raises(UnknownView, match="app shop has no view"):
+            app.view(name)
+        with pytest.raises(UnknownView, match="app shop has no view"):
+            app.jobs.drop(name)
+    assert secret.exists()
+
+
 def test_the_names_of_stores_need_no_driver() -> None:
     code = (
         "import sys; from millstream import stores; stores.Sqlite(); "

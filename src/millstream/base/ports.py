@@ -61,8 +61,11 @@ class ViewWriter(Protocol):
         upserts. `_order` says which change of a key is the last, if the order of rows does not.
         """
 
-    def serve(self) -> None:
-        """Show what was written to readers, in place of an older generation of the view."""
+    def serve(self, *, epoch: int | None = None) -> None:
+        """Show what was written to readers, in place of an older generation of the view.
+
+        `epoch`: of the run's last claim, if that was for another generation than this one.
+        """
 
     def close(self) -> None: ...
 

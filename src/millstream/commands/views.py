@@ -42,7 +42,7 @@ Sample = Annotated[
     ),
 ]
 CONDITION = re.compile(
-    r"(?P<column>.+?)\s*(?P<operator>!=|<=|>=|=|<|>|\sin\s|\sstarts with\s)\s*(?P<value>.*)"
+    r"(?P<column>.+?)(?P<operator>!=|<=|>=|=|<|>|\sin\s|\sstarts with\s)(?P<value>.*)"
 )
 
 

@@ -12,10 +12,9 @@ in Python.
 """
 
 import math
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 from millstream.base.schema import DataType, Field, ListOf, MapOf, Scalar, Struct
 from millstream.values.row_fitting import row_fitter
@@ -25,10 +24,9 @@ from millstream.views.table_layout import StoredColumn, TableLayout
 
 Operator = Literal["=", "!=", "<", "<=", ">", ">=", "in", "starts with"]
 COMPARISONS: tuple[Operator, ...] = ("<", "<=", ">", ">=")
-CONDITION = re.compile(
-    r"(?P<column>.+?)(?:\s*(?P<sign>=|!=|<=|>=|<|>)|\s+(?P<word>in|starts\s+with))",
-    re.IGNORECASE | re.DOTALL,
-)
+# The longer first: `<=` ends with `=` too.
+ENDINGS: tuple[Operator, ...] = ("!=", "<=", ">=", "=", "<", ">")
+WORDS: tuple[Operator, ...] = ("in", "starts with")
 # Of one question, in all its conditions: each is a parameter, and SQLite takes 32,766 of them.
 VALUES_MAX = 10_000
 SIGNS = frozenset("<>=!~")
@@ -98,11 +96,24 @@ def _condition(layout: TableLayout, text: str, value: Any) -> Condition:
 def _parts(layout: TableLayout, text: str) -> tuple[str, Operator]:
     """A column may be named like a condition: what is a column's name whole is that column."""
     asked = text.strip()
-    found = CONDITION.fullmatch(asked)
-    if found is None or layout.column(asked) is not None:
-        return asked, "="
-    operator = found["sign"] or " ".join(found["word"].lower().split())
-    return found["column"], cast(Operator, operator)
+    return (asked, "=") if layout.column(asked) is not None else split_condition(asked)
+
+
+def split_condition(text: str) -> tuple[str, Operator]:
+    """Column and operator, which is = if the text does not end with one.
+
+    In time linear in the text, whatever it is: anybody may send it.
+    """
+    asked = text.strip()
+    for sign in ENDINGS:
+        column = asked.removesuffix(sign).rstrip()
+        if asked.endswith(sign) and column:
+            return column, sign
+    for word in WORDS:
+        parts = asked.rsplit(maxsplit=len(word.split()))
+        if " ".join(parts[1:]).lower() == word:
+            return parts[0], word
+    return asked, "="
 
 
 def _values_in(layout: TableLayout, column: StoredColumn, given: Any) -> tuple[Any, ...]:

@@ -4,7 +4,8 @@ Moves only when it is asked to: a subscriber costs a place in the changes, and n
 that wait for it. Waits for nothing: `feeds.py` does.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Literal, get_args
@@ -55,7 +56,7 @@ class BadSubscription(Rejected):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
-    """What a subscriber asks for."""
+    """What a subscriber asks for, as it was then: `where` is a copy."""
 
     where: Mapping[str, Any] | None = None
     since: str | None = None
@@ -68,10 +69,20 @@ class Wish:
             raise BadSubscription(f"slow={self.slow!r}: one of {known}")
         if self.buffer_max is not None and self.buffer_max < 1:
             raise BadSubscription(f"buffer_max={self.buffer_max}: at least one change must wait")
+        if self.where is not None:
+            kept = {text: _kept(value) for text, value in self.where.items()}
+            object.__setattr__(self, "where", kept)
 
     @property
     def waiting_max(self) -> int:
         return WAITING_MAX[self.slow] if self.buffer_max is None else self.buffer_max
+
+
+def _kept(value: Any) -> Any:
+    """What can be gone through once only is asked of every row."""
+    if isinstance(value, Iterable) and not isinstance(value, Sequence | Mapping):
+        return tuple(deepcopy(one) for one in value)
+    return deepcopy(value)
 
 
 class Follower:

@@ -14,7 +14,7 @@ import base64
 import binascii
 import hashlib
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -72,4 +72,13 @@ class Tokens:
 
 
 def tokens_of(view: str, where: Mapping[str, Any] | None) -> Tokens:
-    return Tokens(view, repr(sorted((where or {}).items(), key=lambda item: item[0])))
+    asked = sorted((where or {}).items(), key=lambda item: item[0])
+    return Tokens(view, repr([(text, _told(text, value)) for text, value in asked]))
+
+
+def _told(text: str, value: Any) -> Any:
+    """The same in every process: the values of an `in` have no order, and a set has any."""
+    is_one_value = isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable)
+    if is_one_value or text.lower().split()[-1:] != ["in"]:
+        return value
+    return sorted({repr(one) for one in value})

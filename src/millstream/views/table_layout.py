@@ -16,6 +16,7 @@ from millstream.base.errors import Rejected
 from millstream.base.schema import (
     INTEGER_BITS,
     DataType,
+    DecimalOf,
     Field,
     ListOf,
     MapOf,
@@ -165,17 +166,42 @@ def _columns(path: tuple[str, ...], kind: DataType, *, in_key: bool) -> Iterator
 
 
 def grown_layout(kept: TableLayout, wanted: TableLayout) -> TableLayout:
-    """`wanted`, if rows that are kept can be read so: columns may be added, types widened."""
+    """`wanted`, if rows that are kept can be read so: columns may be added, types widened; those
+    of the key only as far as a row is found by the same key."""
     if kept.key != wanted.key:
         was, now = ", ".join(kept.key), ", ".join(wanted.key)
         raise ChangedView(view=kept.view, changes=[f"its key was {was} and is {now}"])
     changes = [
         *changes_against(kept.schema, wanted.schema),
         *moved_parts(kept.schema, wanted.schema),
-    ]
+    ] or list(_other_keys(kept, wanted))
     if changes:
         raise ChangedView(view=kept.view, changes=changes)
     return wanted
+
+
+def _other_keys(kept: TableLayout, wanted: TableLayout) -> Iterator[str]:
+    for was, now in zip(kept.key_schema, wanted.key_schema, strict=True):
+        if not finds_the_same(was.type, now.type):
+            yield (
+                f"its key `{was.name}` was {was.type} and is {now.type}: rows would not be found "
+                "by it; keep the type"
+            )
+
+
+def finds_the_same(kept: DataType, wanted: DataType) -> bool:
+    """Whether every store keeps equal keys of these types alike: as text, bytes and columns."""
+    match kept, wanted:
+        case Struct(), Struct():
+            pairs = zip(kept, wanted, strict=False)
+            return len(kept.fields) == len(wanted.fields) and all(
+                was.name == now.name and finds_the_same(was.type, now.type) for was, now in pairs
+            )
+        case ListOf(), ListOf():
+            return finds_the_same(kept.element, wanted.element)
+        case DecimalOf(), DecimalOf():
+            return kept.scale == wanted.scale
+    return kept == wanted or (kept in INTEGER_BITS and wanted in INTEGER_BITS)
 
 
 def require_fitting(layout: TableLayout, columns: "pa.Schema") -> None:

@@ -1,7 +1,8 @@
 """Runs what blocks in threads, so many at a time; counts what lasts.
 
-A call that waits for a view has a thread of its own pool: a hundred clients that wait for a job
-that does not run hold up nobody who only reads.
+A call that waits for a view has a thread of its own pool, and so has one that needs the broker: a
+hundred clients that wait for a job that does not run, or a broker that hangs, hold up nobody who
+only reads.
 """
 
 from collections.abc import Callable, Iterator
@@ -11,7 +12,7 @@ from typing import TypeVar
 import anyio
 import anyio.to_thread
 
-from millstream.web.limits import Limits
+from millstream.web.limits import LARGE_BODIES_MAX, SMALL_BODY_BYTES_MAX, Limits
 from millstream.web.problems import Problem
 
 T = TypeVar("T")
@@ -22,11 +23,21 @@ class Calls:
 
     def __init__(self, limits: Limits) -> None:
         self._quick = anyio.CapacityLimiter(limits.threads_max)
+        self._broker = anyio.CapacityLimiter(limits.threads_max)
+        self._large = anyio.CapacityLimiter(LARGE_BODIES_MAX)
         self._waiting = anyio.CapacityLimiter(limits.waits_max)
         self._feeds, self._feeds_max = 0, limits.feeds_max
 
     async def run(self, call: Callable[[], T]) -> T:
         return await anyio.to_thread.run_sync(call, limiter=self._quick)
+
+    async def ask_broker(self, call: Callable[[], T]) -> T:
+        return await anyio.to_thread.run_sync(call, limiter=self._broker)
+
+    async def take_rows(self, call: Callable[[], T], *, body_bytes: int) -> T:
+        """For what reads rows out of a body: of large ones one at a time, for their memory."""
+        limiter = self._large if body_bytes > SMALL_BODY_BYTES_MAX else self._broker
+        return await anyio.to_thread.run_sync(call, limiter=limiter)
 
     async def wait(self, call: Callable[[], T]) -> T:
         """For a call that may last: refused rather than queued, and left when the server stops."""

@@ -32,6 +32,8 @@ BOOTSTRAP = "bootstrap.servers"
 # A client of HTTP waits for it.
 PATIENCE_SECONDS = 20.0
 POLL_SECONDS = 0.2
+# It is worth a moment; a broker that is away ends it after the transaction's own timeout.
+ABORT_SECONDS = 5.0
 # Another server takes the transactional id away as often as it publishes itself.
 ATTEMPTS_MAX = 5
 
@@ -116,8 +118,9 @@ class KeyedPublisher:
     def _write(
         self, producer: Producer, key: str, request: str, topic: str, records: Sequence[Record]
     ) -> KeyUse:
-        """Whatever fails, the producer is left: the next one ends its transaction, and finds out
-        what has become of it."""
+        """Whatever fails, the producer is left, its transaction ended if it can be: readers of
+        committed records wait for that. The next producer ends it else, and finds out what has
+        become of it."""
         self._producer = None
         try:
             producer.begin_transaction()
@@ -127,6 +130,7 @@ class KeyedPublisher:
         except (KafkaException, SystemError, PublishInDoubt, RowsRefused) as error:
             self._left = producer  # until another is left: not while this error is on its way
             _drain(producer)
+            _abort(producer)
             raise _error(error, topic) from None
         self._producer = producer
         return use
@@ -264,6 +268,12 @@ def _drain(producer: Producer) -> None:
     producer.purge()
     with contextlib.suppress(KafkaException, SystemError):
         producer.flush(PATIENCE_SECONDS)
+
+
+def _abort(producer: Producer) -> None:
+    """As far as it goes: not after a fence, nor where a commit is on its way."""
+    with contextlib.suppress(KafkaException, SystemError):
+        producer.abort_transaction(ABORT_SECONDS)
 
 
 def _error(error: Exception, topic: str) -> Exception:

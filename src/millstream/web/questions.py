@@ -17,10 +17,10 @@ from typing import Any
 from millstream.base.schema import DataType, ListOf, Schema, Struct
 from millstream.queues.outbox import Receipt
 from millstream.values.unfit import Unfit
-from millstream.views.conditions import CONDITION
+from millstream.views.conditions import split_condition
 from millstream.views.store import Row
 from millstream.web.problems import Problem
-from millstream.web.row_json import document_of, from_segment, to_json, typed_value
+from millstream.web.row_json import as_text, document_of, from_segment, to_plain, typed_value
 
 RECEIPT = re.compile(
     r"(?P<topic>[A-Za-z0-9._-]{1,249}):(?P<partition>\d{1,9}):(?P<offset>\d{1,18})"
@@ -125,6 +125,11 @@ class KeyColumns:
             self._require(len(parts))
         return self._typed(parts)
 
+    @property
+    def have_order(self) -> bool:
+        """Without one there are no pages: see `views/conditions.py`."""
+        return not any(map(_has_array, self.types))
+
     def of_row(self, row: Row) -> tuple[Any, ...]:
         return tuple(row[name] for name in self.names)
 
@@ -154,8 +159,16 @@ def key_columns(view: str, schema: Schema, key: tuple[str, ...]) -> KeyColumns:
     return KeyColumns(view, key, tuple(types))
 
 
+def _has_array(kind: DataType) -> bool:
+    if isinstance(kind, Struct):
+        return any(_has_array(field.type) for field in kind)
+    return isinstance(kind, ListOf)
+
+
 def cursor_of(key: tuple[Any, ...]) -> str:
-    return base64.urlsafe_b64encode(to_json(list(key))).decode().rstrip("=")
+    """As `document_of` reads it: NaN and the infinities as numbers."""
+    text = as_text(to_plain(list(key))).encode()
+    return base64.urlsafe_b64encode(text).decode().rstrip("=")
 
 
 def from_cursor(columns: KeyColumns, cursor: str) -> tuple[Any, ...]:
@@ -187,11 +200,11 @@ def conditions_of(schema: Schema, document: Any) -> Mapping[str, Any]:
 
 def _compared(schema: Schema, text: str, document: Any) -> Any:
     asked = text.strip()
-    matched = None if schema.field(asked) else CONDITION.fullmatch(asked)
-    kind = _type_of(schema, matched["column"] if matched else asked)
+    column, operator = (asked, "=") if schema.field(asked) else split_condition(asked)
+    kind = _type_of(schema, column)
     if kind is None:
         raise Unfit("the view has no such column to compare", path=text)
-    if matched and (matched["word"] or "").lower() == "in":
+    if operator == "in":
         kind = ListOf(kind)
     return typed_value(kind, document, name=text)
 

@@ -8,7 +8,7 @@ keys are no texts is an array of pairs.
 import base64
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
@@ -23,6 +23,9 @@ from millstream.values.unfit import Unfit
 # Texts in JSON; a timestamp may also be a number since 1970.
 TEXTS = frozenset({Scalar.STRING, Scalar.BINARY, Scalar.DATE})
 TIMES = frozenset({Scalar.TIMESTAMP, Scalar.TIMESTAMP_NTZ})
+# Arrays and objects within one another. Types nest a few deep; to read and write a level takes two
+# of Python's 1,000 frames.
+NESTING_MAX = 100
 
 
 def to_json(found: Any) -> bytes:
@@ -30,7 +33,7 @@ def to_json(found: Any) -> bytes:
 
 
 def to_plain(found: Any) -> Any:
-    """Of a value of a view: what `json` has words for."""
+    """Of a value of a view: what `json` has words for. To `as_text`, NaN is still a number."""
     match found:
         case None | bool() | int() | str():
             return found
@@ -57,10 +60,10 @@ def _plain_mapping(found: Mapping[Any, Any]) -> Any:
     return [[to_plain(name), to_plain(value)] for name, value in found.items()]
 
 
-def _word_of(found: float) -> str:
+def _word_of(found: float) -> Number:
     if math.isnan(found):
-        return "NaN"
-    return "Infinity" if found > 0 else "-Infinity"
+        return Number("NaN")
+    return Number("Infinity" if found > 0 else "-Infinity")
 
 
 # --- from JSON --------------------------------------------------------------------------------
@@ -69,9 +72,24 @@ def _word_of(found: float) -> str:
 def document_of(text: bytes) -> Any:
     """Numbers stay as they were written: only a field's type says how to read one."""
     try:
-        return parse(text)
+        document = parse(text)
     except RecursionError:
         raise Unfit("not JSON, or nested too deeply") from None
+    if _is_deeper(document, NESTING_MAX):
+        raise Unfit(f"nested too deeply: {NESTING_MAX} arrays and objects at most")
+    return document
+
+
+def _is_deeper(document: Any, levels: int) -> bool:
+    """Level by level: a walk that calls itself would end as the one it is to spare."""
+    found = [document] if isinstance(document, dict | list) else []
+    for _ in range(levels):
+        found = [one for outer in found for one in _within(outer) if isinstance(one, dict | list)]
+    return bool(found)
+
+
+def _within(outer: dict[str, Any] | list[Any]) -> Iterable[Any]:
+    return outer.values() if isinstance(outer, dict) else outer
 
 
 def as_text(document: Any) -> str:

@@ -10,6 +10,7 @@ an answer may end at any of them.
 """
 
 import contextlib
+from functools import partial
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -45,7 +46,8 @@ async def table_changes(request: Request, serving: Serving) -> Response:
     serving.require_table(table)
     with contextlib.ExitStack() as slot:
         slot.enter_context(serving.calls.feed())
-        changes = await serving.calls.run(lambda: serving.application.changes(table, since=since))
+        opening = partial(serving.application.changes, table, since=since)
+        changes = await serving.calls.ask_broker(opening)
         feed = Feed(changes, closing=serving.closing)
         if EVENT_STREAM in request.headers.get("accept", ""):
             return await event_stream(feed, serving, slot.pop_all(), to_event)

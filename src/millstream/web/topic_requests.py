@@ -8,6 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from millstream.base.declared import DeclaredTable
+from millstream.base.record import Record
 from millstream.queues.outbox import Receipt
 from millstream.web.key_journal import fingerprint
 from millstream.web.limits import IDEMPOTENCY_KEY_CHARACTERS_MAX
@@ -44,12 +45,14 @@ async def publish(request: Request, serving: Serving) -> Response:
     key = _idempotency_key(request)
     body = await json_body(request, serving.limits)
 
-    def work() -> list[Receipt]:
+    def taken() -> list[Record]:
         documents, _ = documents_in(body, rows_max=serving.limits.rows_max)
-        rows = rows_for(declared, documents)
-        return _published(serving.application, declared.name, rows, key, fingerprint(body))
+        return serving.application.records(declared.name, rows_for(declared, documents))
 
-    receipts = await serving.calls.run(work)
+    records = await serving.calls.take_rows(taken, body_bytes=len(body))
+    receipts = await serving.calls.ask_broker(
+        lambda: _published(serving.application, declared.name, records, key, fingerprint(body))
+    )
     return answer(
         {
             "receipts": [
@@ -63,9 +66,8 @@ async def publish(request: Request, serving: Serving) -> Response:
 
 
 def _published(
-    application: Application, topic: str, rows: Sequence[Any], key: str | None, request: str
+    application: Application, topic: str, records: list[Record], key: str | None, request: str
 ) -> list[Receipt]:
-    records = application.records(topic, rows)
     if key is None:
         return application.publish(topic, records)
     return application.publish_once(key, request, topic, records)

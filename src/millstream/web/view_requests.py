@@ -9,6 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from millstream.queues.outbox import Receipt
+from millstream.views.conditions import rank
 from millstream.views.store import Row
 from millstream.web.ports import ServedView
 from millstream.web.problems import Problem
@@ -169,10 +170,11 @@ class Question:
             after=self.fresh.receipts,
             timeout=self.fresh.timeout_s,
         )
-        if rows and begun is not None and self.columns.of_row(rows[0]) == begun:
+        if rows and begun is not None and rank(self.columns.of_row(rows[0])) == rank(begun):
             rows = rows[1:]
         page, more = rows[: self.limit], len(rows) > self.limit
-        following = cursor_of(self.columns.of_row(page[-1])) if more else None
+        goes_on = more and self.columns.have_order
+        following = cursor_of(self.columns.of_row(page[-1])) if goes_on else None
         return {"rows": page, "next": following, "more": more}
 
     def _bound(self, name: str) -> tuple[Any, ...] | None:

@@ -1,7 +1,9 @@
 """Conditions and orders: what they mean, and what is refused."""
 
+import contextlib
 import math
 from decimal import Decimal
+from time import thread_time
 from typing import Any
 
 import pytest
@@ -14,6 +16,7 @@ from millstream.views.conditions import (
     orders_of,
     rank,
     require_limit,
+    split_condition,
     text_after,
 )
 from millstream.views.store import BadQuestion
@@ -106,6 +109,35 @@ def test_a_row_does_not_meet_others(where: dict[str, Any]) -> None:
 def test_a_condition_that_cannot_be_is_told(where: dict[str, Any], message: str) -> None:
     with pytest.raises(BadQuestion, match=message):
         conditions_of(LAYOUT, where)
+
+
+@pytest.mark.parametrize("end", ["x", "<", " in", " starts", " with", ""])
+def test_the_time_to_read_a_condition_grows_with_its_length_only(end: str) -> None:
+    text = "url" + " " * 60_000 + end
+    begun = thread_time()
+    with contextlib.suppress(BadQuestion):
+        conditions_of(LAYOUT, {text: []})
+    assert thread_time() - begun < 5
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("", ("", "=")),
+        ("in", ("in", "=")),
+        ("starts with", ("starts with", "=")),
+        ("<=", ("<", "=")),
+        ("<", ("<", "=")),
+        ("a b", ("a b", "=")),
+        ("a<=", ("a", "<=")),
+        ("a ==", ("a =", "=")),
+        ("begin", ("begin", "=")),
+        ("a starts in", ("a starts", "in")),
+        ("a\nSTARTS\t with ", ("a", "starts with")),
+    ],
+)
+def test_a_condition_ends_with_its_operator(text: str, parts: tuple[str, str]) -> None:
+    assert split_condition(text) == parts
 
 
 def test_values_to_compare_with_have_a_limit() -> None:

@@ -2,7 +2,10 @@
 
 import asyncio
 import contextlib
+import os
 import sqlite3
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -153,6 +156,41 @@ def test_a_filtered_feed_tells_of_rows_that_start_and_cease_to_match(
         assert is_quiet(feed)
 
 
+def test_conditions_stay_as_they_were_given(job: ViewJob, view: View) -> None:
+    job.put({"/": 1, "/a": 1, "/b": 1})
+    where: dict[str, Any] = {"url in": iter(["/", "/a"]), "count in": [1, 2]}
+    with view.subscribe(where=where) as feed:
+        assert next_of(feed, 3) == [("row", "/", 1), ("row", "/a", 1), "current"]
+        where["count in"].remove(2)
+        where["url"] = "/b"
+        job.put({"/b": 2, "/": 2, "/a": 3})
+        assert set(next_of(feed, 2)) == {("upsert", "/", 2), ("delete", "/a", None)}
+        assert is_quiet(feed)
+
+
+def test_the_values_of_in_have_no_order_in_a_token(job: ViewJob, view: View) -> None:
+    job.put({"/": 1})
+    with view.subscribe(where={"url in": {"/", "/a", "/b"}}) as feed:
+        token = taken(feed, 2)[-1].token
+    for same in (["/", "/a", "/b"], ("/b", "/a", "/"), iter(["/a", "/", "/b", "/"])):
+        view.subscribe(where={"url in": same}, since=token).close()
+    with pytest.raises(BadToken):
+        view.subscribe(where={"url in": ["/", "/a"]}, since=token)
+
+
+def test_a_token_of_a_set_is_the_same_in_every_process() -> None:
+    code = (
+        "from millstream.views.feed_tokens import Place, tokens_of;"
+        "print(tokens_of('v', {'url in': {'/a', '/b', '/c'}}).write(Place('00' * 8, 5)))"
+    )
+
+    def token(seed: int) -> bytes:
+        environment = {**os.environ, "PYTHONHASHSEED": str(seed)}
+        return subprocess.check_output([sys.executable, "-c", code], env=environment)
+
+    assert len({token(seed) for seed in range(4)}) == 1
+
+
 def test_conditions_are_checked(job: ViewJob, view: View) -> None:
     with view.subscribe(where={"cuont": 3}) as feed, pytest.raises(BadQuestion, match="cuont"):
         next(feed)
@@ -270,6 +308,17 @@ def test_subscribers_of_a_dropped_view_wait_for_its_return(
             again.put({"/b": 1})
             found = next_of(feed, 2)
         assert found in ([("row", "/b", 1), "current"], ["current", ("upsert", "/b", 1)])
+
+
+def test_a_view_that_is_just_being_dropped_gives_a_reset(
+    path: Path, job: ViewJob, view: View, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job.put({"/": 1})
+    with view.subscribe() as feed:
+        taken(feed, 2)
+        monkeypatch.setattr(Path, "unlink", lambda path, missing_ok=False: None)
+        SqliteStore(path, view="counts", key=["url"]).drop()
+        assert next_of(feed, 1) == ["reset"]
 
 
 def test_a_job_that_starts_over_tells_only_the_difference(path: Path, view: View) -> None:

@@ -102,6 +102,29 @@ def test_a_time_is_the_last_version_that_was_there(
     assert counts(reader, time=at(10_000)) == {"/": 3}
 
 
+def test_a_version_begins_when_its_batch_is_done_however_long_it_took(
+    job: ViewJob, reader: ViewReader, clock: Ticking
+) -> None:
+    job.put({"/": 1})
+    assert job.writer._db is not None
+    job.writer._db.set_trace_callback(lambda statement: clock.pass_minutes(1))
+    job.put({"/": 2})
+    done_ms, last = clock.now_ms, reader.versions().last
+    stamped_and_committed = 2 * MINUTE_MS
+    assert last.number == 2
+    assert done_ms - last.at_ms <= stamped_and_committed < done_ms - time_ms_of(START)
+    assert counts(reader, time=at(0)) == {"/": 1}
+
+
+@pytest.mark.parametrize("version", [3, 2**63, -(2**80)])
+def test_a_version_that_never_was_is_outside_the_history(
+    job: ViewJob, reader: ViewReader, version: int
+) -> None:
+    job.put({"/": 1})
+    with pytest.raises(OutsideHistory, match="kept is version 0"):
+        reader.as_of(version=version)
+
+
 def test_the_past_answers_every_question(job: ViewJob, reader: ViewReader) -> None:
     job.put({"/": 1, "/a": 2, "/b": 3})
     job.put({"/": 9, "/a": None, "/c": 4})

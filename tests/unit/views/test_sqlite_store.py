@@ -14,8 +14,12 @@ import pytest
 
 from millstream.base.disk import DiskFull
 from millstream.schemas.declaration import schema_of
+from millstream.views.receipts import ClaimLost, RowsLost
 from millstream.views.store import BadQuestion, ViewNotFound
-from millstream.views.stores.sqlite.reader import ViewReader
+from millstream.views.stores.sqlite import reader as sqlite_reader
+from millstream.views.stores.sqlite.copy import copy_view
+from millstream.views.stores.sqlite.file import SqliteStore
+from millstream.views.stores.sqlite.reader import ViewReader, open_for_reading
 from millstream.views.stores.sqlite.store import NotAView, SqliteView, ViewDamaged, open_for_writing
 from millstream.views.table_layout import BadView
 from tests.contracts.view_store_contract import COUNTS, receipt, rows
@@ -108,11 +112,19 @@ def test_a_view_is_empty_before_its_first_batch(store: SqliteView, reader: ViewR
 
 
 def test_a_reader_sees_whole_batches_only(written: SqliteView, reader: ViewReader) -> None:
+    seen = []
+
+    def look(statement: str) -> None:
+        seen.append(tuple(reader.scan(order_by="url")))
+
     assert written._db is not None
-    written._db.execute("BEGIN IMMEDIATE")
-    written._db.execute("DELETE FROM rows_1")
-    assert len(reader.scan()) == 3
-    written._db.execute("ROLLBACK")
+    before = tuple(reader.scan(order_by="url"))
+    written._db.set_trace_callback(look)  # before each statement of the batch
+    changes = rows(COUNTS, ("/", 4), ("/a", 2), ("/new", 1))
+    assert written.write(receipt(epoch=1, batch=1), changes)
+    assert set(map(str, seen)) == {str(before)}
+    assert len(seen) > 5
+    assert reader.count() == 4
 
 
 def test_a_full_disk_keeps_what_was_there(written: SqliteView, reader: ViewReader) -> None:
@@ -126,6 +138,54 @@ def test_a_full_disk_keeps_what_was_there(written: SqliteView, reader: ViewReade
     written._db.execute("PRAGMA max_page_count = 1000000")
     assert written.write(receipt(epoch=1, batch=1), many)
     assert reader.count() == 1003
+
+
+def test_a_job_does_not_write_into_a_file_that_was_removed_under_it(
+    written: SqliteView, reader: ViewReader, path: Path
+) -> None:
+    SqliteStore(path, view="counts", key=["url"]).drop()
+    with pytest.raises(RowsLost, match=r"goes on with batch 1, but .* holds nothing"):
+        written.write(receipt(epoch=1, batch=1), rows(COUNTS, ("/", 4)))
+    with pytest.raises(ClaimLost, match="Run the job again"):
+        written.serve()
+    assert not path.exists()
+    epoch = written.claim("counts", schema_of(COUNTS))
+    assert written.write(receipt(epoch=epoch, batch=0, query="b"), rows(COUNTS, ("/", 1)))
+    assert reader.scan() == [{"url": "/", "count": 1}]
+
+
+def test_a_job_does_not_write_beside_a_file_that_was_put_in_the_place_of_its_own(
+    written: SqliteView, path: Path, tmp_path: Path
+) -> None:
+    copy_view(path, tmp_path / "copy")
+    (tmp_path / "copy").replace(path)
+    with pytest.raises(RowsLost, match="goes on with batch 1"):
+        written.write(receipt(epoch=1, batch=1), rows(COUNTS, ("/", 4)))
+    assert execute(path, "SELECT count FROM rows WHERE url = '/'") == [(3,)]
+
+
+def test_a_view_is_gone_as_soon_as_it_is_being_dropped(
+    written: SqliteView, reader: ViewReader, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert reader.count() == 3
+    store = SqliteStore(path, view="counts", key=["url"])
+    monkeypatch.setattr(Path, "unlink", lambda path, missing_ok=False: None)
+    store.drop()
+    with pytest.raises(ViewNotFound, match="is not there yet"):
+        reader.scan()
+    assert store.generations() == []
+
+
+def test_a_file_that_is_removed_while_it_is_opened_is_not_there(
+    written: SqliteView, reader: ViewReader, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def open_too_late(path: Path) -> sqlite3.Connection:
+        path.unlink(missing_ok=True)
+        return open_for_reading(path)
+
+    monkeypatch.setattr(sqlite_reader, "open_for_reading", open_too_late)
+    with pytest.raises(ViewNotFound, match="is not there yet"):
+        reader.scan()
 
 
 def test_a_dropped_table_is_told(written: SqliteView, reader: ViewReader, path: Path) -> None:

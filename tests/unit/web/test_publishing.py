@@ -1,18 +1,27 @@
 """Rows over HTTP into topics: all of a request, or nothing of it."""
 
 import json
+import threading
 from typing import Any
 
 import pytest
 
 from millstream.base.record import Record
-from millstream.web.limits import Limits
+from millstream.queues.outbox import Receipt
+from millstream.web.limits import LARGE_BODIES_MAX, SMALL_BODY_BYTES_MAX, Limits
+from millstream.web.row_json import NESTING_MAX
 from tests.support.web_application import MemoryApplication
-from tests.support.web_client import WebClient, problem
+from tests.support.web_client import WITHIN_S, WebClient, problem
 
 CLICKS = "/v1/topics/clicks/records"
 PRICES = "/v1/topics/prices/records"
 NOTES = "/v1/topics/notes/records"
+SMALL_ROW = {"user": "ada", "url": None, "count": None, "at": None}
+
+
+def nested(levels: int) -> bytes:
+    """An object with arrays within."""
+    return b'{"user":' + b"[" * (levels - 1) + b"]" * (levels - 1) + b"}"
 
 
 def values(application: MemoryApplication) -> list[Any]:
@@ -112,6 +121,8 @@ def test_a_row_that_does_not_fit_keeps_back_all_of_its_request(
         (b"null", "the body is no JSON object"),
         (b"\xff", "the body is not UTF-8"),
         (b"[" * 100_000, "the body is not JSON, or nested too deeply"),
+        (nested(NESTING_MAX + 1), f"the body is nested too deeply: {NESTING_MAX} arrays"),
+        (nested(900), "the body is nested too deeply"),
     ],
 )
 def test_a_body_that_is_no_json_object_is_refused(
@@ -120,6 +131,12 @@ def test_a_body_that_is_no_json_object_is_refused(
     answer = client.post(CLICKS, content=body, headers=JSON)
     assert problem(answer) == ("bad-request", 400)
     assert answer.json()["detail"].startswith(told)
+
+
+def test_a_body_may_be_nested_up_to_its_limit(client: WebClient) -> None:
+    answer = client.post(CLICKS, content=nested(NESTING_MAX), headers=JSON)
+    assert problem(answer) == ("does-not-fit", 422)
+    assert answer.json()["detail"].startswith("row 0: field `user`: expected STRING")
 
 
 def test_an_empty_batch_is_refused(client: WebClient) -> None:
@@ -165,6 +182,55 @@ def test_a_body_is_taken_up_to_its_limit_and_not_one_byte_more(
 async def iter_of(*parts: bytes) -> Any:
     for part in parts:
         yield part
+
+
+# Threads
+
+
+def test_a_publish_that_hangs_holds_up_no_read(
+    application: MemoryApplication, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hangs, goes_on = threading.Event(), threading.Event()
+
+    def publish(topic: str, records: list[Record]) -> list[Receipt]:
+        hangs.set()
+        assert goes_on.wait(WITHIN_S)
+        return [Receipt(topic, 0, 0)]
+
+    monkeypatch.setattr(application, "publish", publish)
+    with WebClient(application, limits=Limits(threads_max=1)) as client:
+        posting = client.ask_beside("POST", CLICKS, json={"user": "ada"})
+        assert client.waits_for(hangs)
+        try:
+            assert client.get("/v1/views/sales/rows").status_code == 200
+        finally:
+            goes_on.set()
+        assert client.answer_of(posting).status_code == 201
+
+
+def test_large_bodies_are_read_one_at_a_time(
+    application: MemoryApplication, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Small ones meanwhile are."""
+    large = {"user": "x" * SMALL_BODY_BYTES_MAX}
+    goes_on, entered = threading.Event(), threading.Semaphore(0)
+    found: list[Any] = []
+
+    def records(topic: str, rows: list[Any]) -> list[Record]:
+        found.append(rows)
+        entered.release()
+        assert rows == [SMALL_ROW] or goes_on.wait(WITHIN_S)
+        return []
+
+    monkeypatch.setattr(application, "records", records)
+    with WebClient(application) as client:
+        posting = [client.ask_beside("POST", CLICKS, json=large) for _ in range(5)]
+        assert client.waits_for(entered)
+        assert client.post(CLICKS, json={"user": "ada"}).status_code == 201
+        at_one_time = len(found) - 1
+        goes_on.set()
+        assert [client.answer_of(one).status_code for one in posting] == [201] * 5
+    assert at_one_time == LARGE_BODIES_MAX == 1
 
 
 # Idempotency keys

@@ -1,13 +1,17 @@
 """Reading views over HTTP: by key, by conditions, page by page; fresh enough."""
 
 import json
+import math
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from millstream.base.errors import Retryable
+from millstream.schemas.declaration import schema_of
 from millstream.web.limits import Limits
-from tests.support.web_application import MemoryApplication, sales_row
+from tests.support.web_application import KeptView, MemoryApplication, sales_row
 from tests.support.web_client import WebClient, problem
 
 ROWS = "/v1/views/sales/rows"
@@ -91,6 +95,42 @@ def test_pages_together_are_the_whole_view(client: WebClient, limit: int) -> Non
         cursor = {"cursor": page["next"]}
     days_of = [f"2026-11-{day:02}" for day in range(1, 6)]
     assert found == [(shop, day) for shop in ("a/b", "ada") for day in days_of]
+
+
+def test_pages_go_on_at_keys_that_json_has_no_number_for(tmp_path: Path) -> None:
+    """In a struct too; NaN is the same as NaN, and no row comes twice."""
+    schema = schema_of("x DOUBLE, w STRUCT<y: FLOAT, s: STRING>")
+    kept = KeptView(tmp_path, "measures", schema, ("x", "w"))
+    numbers = [-math.inf, 1.5, math.inf, math.nan, None]
+    rows = [{"x": x, "w": {"y": y, "s": '"'}} for x in numbers for y in numbers]
+    kept.write(rows)
+    application = MemoryApplication(kept)
+    with closing(application), WebClient(application) as client:
+        whole = client.get("/v1/views/measures/rows").json()["rows"]
+        found: list[Any] = []
+        cursor: dict[str, str] = {}
+        for _ in rows:
+            page = client.get("/v1/views/measures/rows", limit=1, **cursor).json()
+            found += page["rows"]
+            cursor = {"cursor": page["next"]}
+    assert found == whole
+    assert len(found) == len(rows)
+    assert page["next"] is None
+
+
+@pytest.mark.parametrize("key", ["k ARRAY<STRING>", "k STRUCT<a: STRING, b: ARRAY<INT>>"])
+def test_keys_without_an_order_have_no_next_page(tmp_path: Path, key: str) -> None:
+    kept = KeptView(tmp_path, "unordered", schema_of(f"{key}, n INT"), ("k",))
+    keys: list[Any] = [["a"], ["b"], ["c"]]
+    if "STRUCT" in key:
+        keys = [{"a": one[0], "b": [1]} for one in keys]
+    kept.write([{"k": one, "n": 1} for one in keys])
+    application = MemoryApplication(kept)
+    with closing(application), WebClient(application) as client:
+        page = client.get("/v1/views/unordered/rows", limit=2).json()
+        whole = client.get("/v1/views/unordered/rows").json()
+    assert (len(page["rows"]), page["more"], page["next"]) == (2, True, None)
+    assert (len(whole["rows"]), whole["more"]) == (3, False)
 
 
 def test_a_page_goes_on_where_its_last_row_was_though_that_is_gone(

@@ -55,10 +55,9 @@ def open_output(
 
 
 def _view(prepared: PreparedJob, around: Surroundings, output: ToView, hold: ViewHold) -> JobOutput:
-    job, frame = prepared.job.name, prepared.frame
+    job, frame = around.full_name(prepared.job), prepared.frame
     view = around.open_view(prepared.job, prepared.manifest.generation)
-    columns = columns_of(frame)
-    claimed = hold.claim(view, job, columns)
+    hold.claim(view, job, columns_of(frame))
     changes = open_changes(prepared, around)
     writer = start_view(
         frame,
@@ -69,7 +68,7 @@ def _view(prepared: PreparedJob, around: Surroundings, output: ToView, hold: Vie
         changes=changes,
         key=output.key,
     )
-    serve = partial(hold.serve, view, job, columns, claimed=claimed)
+    serve = partial(hold.serve, view)
     return JobOutput(writer=writer, serve=serve, close=partial(_close, view, changes))
 
 

@@ -62,7 +62,7 @@ class CannotGoOn(Rejected):
 class JobView(ViewWriter, Protocol):
     """A view that a job can rebuild: a new generation is read once it is served."""
 
-    def serve(self) -> None: ...
+    def serve(self, *, epoch: int | None = None) -> None: ...
 
     def close(self) -> None: ...
 
@@ -87,7 +87,7 @@ class Surroundings:
     topics: Mapping[str, Declared] = field(default_factory=dict)
 
     def full_name(self, job: Job) -> str:
-        """What a job is called at the broker, which several apps may share."""
+        """What a job is called where several apps may meet: at the broker, and in stores."""
         return f"{self.app}.{job.name}"
 
 

@@ -69,12 +69,10 @@ class ViewHold:
             self._epoch = writer.claim(job, columns)
             return self._epoch
 
-    def serve(self, writer: ViewWriter, job: str, columns: Schema, *, claimed: int) -> None:
-        """Claimed anew if the other generation has been since."""
+    def serve(self, writer: ViewWriter) -> None:
+        """The newest claim counts, of whichever generation; a run that was overtaken is fenced."""
         with self._lock:
-            if claimed != self._epoch:
-                self._epoch = writer.claim(job, columns)
-            writer.serve()
+            writer.serve(epoch=self._epoch)
 
     @contextlib.contextmanager
     def epoch(self) -> Iterator[int]:

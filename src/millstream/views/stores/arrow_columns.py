@@ -5,7 +5,7 @@ import pyarrow.compute as pc
 
 from millstream.base.schema import ListOf
 from millstream.schemas.arrow_types import nullable_arrow_schema
-from millstream.views.stores.sqlite.values import storing
+from millstream.views.stores.sqlite.values import storing_in
 from millstream.views.table_layout import StoredColumn, TableLayout
 
 
@@ -32,15 +32,18 @@ def leaf(rows: pa.Table, column: StoredColumn) -> pa.ChunkedArray:
 
 
 def key_table(layout: TableLayout, rows: pa.Table) -> pa.Table:
-    """One plain column for each part of the key, named by its place; a list is its text."""
+    """One plain column for each part of the key, named by its place, equal where keys are: a list
+    is its text, -0.0 is 0.0."""
     leaves = [_plain(column, leaf(rows, column)) for column in layout.key_columns]
     return pa.table(leaves, names=[str(place) for place in range(len(leaves))])
 
 
 def _plain(column: StoredColumn, values: pa.ChunkedArray) -> pa.ChunkedArray:
+    if pa.types.is_floating(values.type):
+        return pc.add(values, pa.scalar(0.0, values.type))
     if not isinstance(column.type, ListOf):
         return values
-    text = storing(column.type)
+    text = storing_in(column)
     found = (None if value is None else text(value) for value in values.to_pylist())
     return pa.chunked_array([pa.array(found, pa.string())])
 

@@ -68,7 +68,7 @@ class StoredKeys:
         """The same for equal keys: 0.0 is -0.0, and a struct that is null has parts that are."""
         if (text := self._quick(row)) is not None:
             return text
-        key = {field.name: _settled(field.type, row[field.name]) for field in self._fields}
+        key = {field.name: settled(field.type, row[field.name]) for field in self._fields}
         text = self._encode(key)
         return NO_KEY if text is None else text
 
@@ -98,12 +98,13 @@ def sortable_bound(bound: Sequence[tuple[StoredColumn, Any]]) -> bytes:
     return b"".join(_sorted(sorting(column.type), value) for column, value in bound)
 
 
-def _settled(kind: DataType, value: Any) -> Any:
+def settled(kind: DataType, value: Any) -> Any:
+    """A part of a key, the same for equal ones: 0.0 for -0.0, a struct of nulls for a null one."""
     if isinstance(kind, Struct):
         parts = value or {}
-        return {field.name: _settled(field.type, parts.get(field.name)) for field in kind}
+        return {field.name: settled(field.type, parts.get(field.name)) for field in kind}
     if isinstance(kind, ListOf) and value is not None:
-        return [None if one is None else _settled(kind.element, one) for one in value]
+        return [None if one is None else settled(kind.element, one) for one in value]
     return value + 0.0 if isinstance(value, float) else value
 
 

@@ -26,7 +26,7 @@ from millstream.base.changes import CHANGE, DELETE
 from millstream.base.disk import RealDisk
 from millstream.base.ports import BatchReceipt
 from millstream.base.quantity import DAY_MS, HOUR_MS
-from millstream.base.schema import Schema
+from millstream.base.schema import ListOf, Schema
 from millstream.schemas.arrow_types import nullable_arrow_schema
 from millstream.views.receipts import is_due, require_newest
 from millstream.views.store import Generation, Home, ViewNotFound, require_generation
@@ -213,6 +213,7 @@ class DeltaWriter:
     def claim(self, job: str, columns: Schema) -> int:
         wanted = view_layout(self.view, columns, self._key)
         require_names(wanted)
+        require_mergeable(wanted)
         with self._lock:
             self._mend()
             self._require_growing(wanted)
@@ -240,9 +241,9 @@ class DeltaWriter:
         remove_staged(rows.place)
         return is_written
 
-    def serve(self) -> None:
+    def serve(self, *, epoch: int | None = None) -> None:
         with self._lock:
-            self._show(self._book.change(self._serving))
+            self._show(self._book.change(self._serving(epoch or self._epoch)))
 
     def close(self) -> None:
         self._rows = None
@@ -250,8 +251,8 @@ class DeltaWriter:
     def _claiming(self, job: str) -> Callable[[ViewBook], ViewBook]:
         return lambda book: book.claimed(job, self.generation, place=self._at.uri)
 
-    def _serving(self, book: ViewBook) -> ViewBook:
-        return book.serving(self.generation, job=self._job, epoch=self._epoch)
+    def _serving(self, epoch: int) -> Callable[[ViewBook], ViewBook]:
+        return lambda book: book.serving(self.generation, job=self._job, epoch=epoch)
 
     def _show(self, book: ViewBook) -> None:
         show_current(self._at, book)
@@ -389,6 +390,15 @@ def require_names(layout: TableLayout) -> None:
             raise BadView(
                 f"view {layout.view}: {column.name!r} cannot be a column of a Delta table, for "
                 f"{min(refused)!r} in its name: rename it"
+            )
+
+
+def require_mergeable(layout: TableLayout) -> None:
+    for column in layout.key_columns:
+        if isinstance(column.type, ListOf):
+            raise BadView(
+                f"view {layout.view}: {column.name} of its key is an array, by which Delta cannot "
+                "find a row: make a text of it, as with to_json, or use another store"
             )
 
 

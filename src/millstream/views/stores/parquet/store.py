@@ -164,9 +164,9 @@ class ParquetWriter:
             self._keep(self._changed(manifest, after, layout, changes))
         return True
 
-    def serve(self) -> None:
+    def serve(self, *, epoch: int | None = None) -> None:
         with self._changing() as manifest:
-            book = manifest.book.serving(self.generation, job=self._job, epoch=self._epoch)
+            book = manifest.book.serving(self.generation, job=self._job, epoch=epoch or self._epoch)
             self._keep(manifest.with_book(book, now_ms=self._clock()))
 
     def close(self) -> None:

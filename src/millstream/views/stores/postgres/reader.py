@@ -1,8 +1,9 @@
 """Reads a view from PostgreSQL, from any process, also while its job writes.
 
 Every call sees the view as of one batch of its job: it is one transaction, which reads and cannot
-write. `sql` is PostgreSQL's own, over whatever its login may read. Connections are kept for the
-next question; one that the server has closed meanwhile is made anew.
+write. `sql` is one SELECT of PostgreSQL's own, over whatever its login may read and call, for a
+minute at most. Connections are kept for the next question; one that the server has closed meanwhile
+is made anew.
 """
 
 import threading
@@ -15,7 +16,7 @@ from millstream.base.ports import Positions
 from millstream.base.schema import Schema
 from millstream.views.conditions import require_limit
 from millstream.views.moment_reads import MomentReads
-from millstream.views.sql import Parameters
+from millstream.views.sql import SQL_SECONDS_MAX, Parameters
 from millstream.views.store import BadQuestion, Row, ViewNotFound
 from millstream.views.stores.postgres.catalog import (
     layout_from,
@@ -23,9 +24,9 @@ from millstream.views.stores.postgres.catalog import (
     require_format,
     rows_table,
 )
-from millstream.views.stores.postgres.connection import Connection, connect, translated
+from millstream.views.stores.postgres.connection import Connection, ViewBusy, connect, translated
 from millstream.views.stores.postgres.driver import errors, psycopg, rows
-from millstream.views.stores.postgres.questions import Part, Questions, own_sql
+from millstream.views.stores.postgres.questions import OwnSql, Part, Questions, own_sql
 
 # Connections that wait for the next question; more are open only while more threads ask at once.
 IDLE_MAX = 4
@@ -35,7 +36,16 @@ SELECT positions, format, id, generation, key::text, schema::text
 FROM _millstream_views JOIN _millstream_generations USING (id)
 WHERE view = %s AND CASE WHEN %s::int IS NULL THEN served ELSE generation = %s END
 """
-
+# A login may have been given less time. Of a cursor PostgreSQL expects that a tenth is fetched.
+BOUND_TIME = """
+SELECT set_config('statement_timeout', CASE WHEN setting::int BETWEEN 1 AND %(ms)s THEN setting
+                  ELSE %(ms)s::text END, true),
+       set_config('cursor_tuple_fraction', '1', true)
+FROM pg_settings WHERE name = 'statement_timeout'
+"""
+# Takes back also what a SELECT has set for its session.
+END = "ROLLBACK"
+OWN_SQL_CURSOR = "_millstream_answer"
 
 Answer = psycopg.Cursor[tuple[Any, ...]]
 
@@ -92,17 +102,23 @@ class PostgresMoment:
         return positions_from(self._positions)
 
     def sql(self, text: str, params: Parameters = ()) -> list[Row]:
-        """One statement that reads; each ? (or $name) is a parameter."""
+        """One SELECT; each ? (or $name) is a parameter."""
         asked = own_sql(text, params)
+        self._db.execute(BOUND_TIME, {"ms": int(SQL_SECONDS_MAX * 1000)})
         try:
-            with psycopg.RawCursor(self._db, row_factory=rows.dict_row) as cursor:
-                # Prepared, as PostgreSQL then takes one statement and no more.
-                found = cursor.execute(asked.text, asked.values, prepare=True)
-                return found.fetchall() if found.description else []
+            return self._answer(asked)
+        except errors.QueryCanceled as error:
+            raise BadQuestion(f"SQL in PostgreSQL took too long, and was ended: {error}") from error
         except (psycopg.ProgrammingError, psycopg.DataError, psycopg.InternalError) as error:
-            raise BadQuestion(f"SQL in PostgreSQL: {error}") from error
+            raise BadQuestion(f"SQL in PostgreSQL, one SELECT: {error}") from error
         except psycopg.NotSupportedError as error:
-            raise BadQuestion(f"SQL in PostgreSQL: {error}") from error
+            raise BadQuestion(f"SQL in PostgreSQL, one SELECT: {error}") from error
+
+    def _answer(self, asked: OwnSql) -> list[Row]:
+        """By a cursor: PostgreSQL makes one for a SELECT alone, and not for COPY or SET."""
+        cursor = psycopg.RawServerCursor(self._db, OWN_SQL_CURSOR, row_factory=rows.dict_row)
+        with cursor:
+            return cursor.execute(asked.text, asked.values).fetchall()
 
 
 class PostgresReader(MomentReads):
@@ -140,8 +156,22 @@ class PostgresReader(MomentReads):
                 raise ViewNotFound(view=self.view, place=self.place)
             positions, format, *table = facts
             require_format(format, place=self.place)
-            yield PostgresMoment(db, self._questions(tuple(table)), positions)
-            db.execute("COMMIT")
+            try:
+                yield PostgresMoment(db, self._questions(tuple(table)), positions)
+            except errors.UndefinedTable:
+                self._require_there(tuple(table))
+                raise
+            db.execute(END)
+
+    def _require_there(self, table: tuple[Any, ...]) -> None:
+        """A table that is gone with its view was dropped, since the catalog was read."""
+        with self._connected(self._begun) as db:
+            _, _, *now = self._facts(db) or (None, None)
+            db.execute(END)
+        if not now:
+            raise ViewNotFound(view=self.view, place=self.place)
+        if tuple(now) != table:
+            raise ViewBusy(place=self.place, problem="the view was dropped and made anew")
 
     def _facts(self, db: Connection) -> Any:
         try:

@@ -161,11 +161,11 @@ class PostgresView:
             batch = copied_batch(layout, changes)
             return self._written(receipt, lambda db: self._apply(db, receipt, batch))
 
-    def serve(self) -> None:
+    def serve(self, *, epoch: int | None = None) -> None:
         """Let readers see this generation; of the others, the one they saw before is kept."""
         mine = self._claimed
         with self._lock, self._transaction() as db:
-            self._hold(db, mine.job, mine.epoch)
+            self._hold(db, mine.job, epoch or mine.epoch)
             there = catalog.all_generations(db, mine.id)
             former = next((one.number for one in there if one.is_served), None)
             if former == self.generation:

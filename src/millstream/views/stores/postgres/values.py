@@ -210,7 +210,7 @@ def from_json(kind: DataType) -> Convert:
 
 def _float_to_json(number: float) -> float | str:
     if math.isfinite(number):
-        return number
+        return number + 0.0  # -0.0, which jsonb does not know, is 0.0
     return "NaN" if math.isnan(number) else ("Infinity" if number > 0 else "-Infinity")
 
 

@@ -159,12 +159,12 @@ class RedisView:
 
         return changed(self._link, written)
 
-    def serve(self) -> None:
+    def serve(self, *, epoch: int | None = None) -> None:
         """Let readers see this generation, and keep the one they saw; the others go."""
 
         def served(link: RedisLink, notes: Notes) -> Step | None:
             self._require_claim(notes)
-            book = notes.book.serving(self.generation, job=self._job, epoch=self._epoch)
+            book = notes.book.serving(self.generation, job=self._job, epoch=epoch or self._epoch)
             return _booked(link, notes, book)
 
         changed(self._link, served)

@@ -17,6 +17,7 @@ from millstream.base.schema import ListOf, Scalar
 from millstream.schemas.library_missing import LibraryMissing
 from millstream.views.store import Row
 from millstream.views.stores.sqlite.values import reading, storing
+from millstream.views.stores.stored_keys import settled
 from millstream.views.table_layout import BadView, TableLayout
 
 try:
@@ -71,11 +72,11 @@ def searched(layout: TableLayout, text: Sequence[str] | None) -> tuple[str, ...]
 
 
 def key_writer(layout: TableLayout) -> Callable[[Row], str]:
-    """What makes the term of a row, or of a whole key by name."""
+    """What makes the term of a row, or of a whole key by name; one term for equal keys."""
     plain = storing(layout.key_schema)
 
     def write(row: Mapping[str, Any]) -> str:
-        text = _json(plain(row))
+        text = _json(plain(settled(layout.key_schema, row)))
         if len(text) <= KEY_CHARACTERS_MAX:
             return text
         return f"[sha256:{hashlib.sha256(text.encode()).hexdigest()}"

@@ -24,7 +24,12 @@ from millstream.views.moment_reads import MomentReads
 from millstream.views.store import BadQuestion, Row, ViewNotFound, require_generation
 from millstream.views.stores.arrow_reads import ArrowMoment, Loaded
 from millstream.views.stores.search.documents import Query, key_writer, row_reader
-from millstream.views.stores.search.index import IndexMoment, SearchGeneration, translated
+from millstream.views.stores.search.index import (
+    IndexFailed,
+    IndexMoment,
+    SearchGeneration,
+    translated,
+)
 from millstream.views.view_book import ViewBook
 
 SCORE = "_score"
@@ -139,11 +144,20 @@ class SearchReads(MomentReads):
 
     def _now(self) -> SearchMoment:
         with self._lock:
-            generation = self._found()
-            found = generation.moment()
+            generation, found = self._opened_moment()
             if self._last is None or self._last.state != found.state:
                 self._last = SearchMoment(self._view, found, generation.path)
             return self._last
+
+    def _opened_moment(self) -> tuple[SearchGeneration, IndexMoment]:
+        """A directory that is gone was dropped if the book names another one by now, or none."""
+        while True:
+            generation = self._found()
+            try:
+                return generation, generation.moment()
+            except IndexFailed:
+                if self._found() is generation:
+                    raise
 
     def _found(self) -> SearchGeneration:
         book = self._read_book()

@@ -167,9 +167,9 @@ class SearchWriter:
             index.commit(after, of=now, upserts=netted.upserts, deletes=deletes)
         return True
 
-    def serve(self) -> None:
+    def serve(self, *, epoch: int | None = None) -> None:
         with self._changing() as book:
-            served = book.serving(self.generation, job=self._job, epoch=self._epoch)
+            served = book.serving(self.generation, job=self._job, epoch=epoch or self._epoch)
             self._book.keep(served)
             remove_others(self._path, served)
 

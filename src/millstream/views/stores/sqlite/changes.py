@@ -42,13 +42,12 @@ from millstream.views.stores.sqlite.history import (
 )
 from millstream.views.stores.sqlite.questions import Questions
 from millstream.views.stores.sqlite.reader import (
-    FileId,
     OpenFile,
     SqliteMoment,
     ViewReader,
-    open_for_reading,
+    opened_file,
 )
-from millstream.views.stores.sqlite.store import rows_table, translated
+from millstream.views.stores.sqlite.store import file_at, rows_table, translated
 from millstream.views.stores.sqlite.values import Stored
 from millstream.views.table_layout import TableLayout
 
@@ -60,6 +59,7 @@ BEFORE_LAST = """
 SELECT version, at_ms, seq_end FROM _versions WHERE generation = ?
 ORDER BY version DESC LIMIT 1 OFFSET 1
 """
+VERSION_MAX = 2**63 - 1  # SQLite's largest integer
 POSITIONS = "SELECT positions FROM _versions WHERE generation = ? AND version = ?"
 
 
@@ -151,27 +151,28 @@ class FileStamps:
     def newest(self) -> Stamp | None:
         """Another one after every transaction of others; None if there is no file."""
         with self._lock, translated(self._path):
-            try:
-                found = self._path.stat()
-            except FileNotFoundError:
+            file = file_at(self._path)
+            if file is None:
                 return None
-            file = (found.st_dev, found.st_ino)
             if self._open is None or self._open.file != file:
-                self._reopen(file)
-            assert self._open is not None, "it was opened just now"
+                self._reopen()
+            if self._open is None:
+                return None
             ((version,),) = self._open.db.execute("PRAGMA data_version")
             return self._open.db, version
 
     def close(self) -> None:
         with self._lock:
-            if self._open is not None:
-                self._open.db.close()
-                self._open = None
+            self._close()
 
-    def _reopen(self, file: FileId) -> None:
+    def _close(self) -> None:
         if self._open is not None:
             self._open.db.close()
-        self._open = OpenFile(open_for_reading(self._path), file)
+            self._open = None
+
+    def _reopen(self) -> None:
+        self._close()
+        self._open = opened_file(self._path)
 
 
 def timeline_of(now: SqliteMoment, reader: ViewReader) -> tuple[str, int | None]:
@@ -290,7 +291,10 @@ def past_reader(
 def _asked_version(now: SqliteMoment, version: int | None, time: datetime | None) -> Version | None:
     if time is not None:
         return found_version(now.db, VERSION_AT, now.generation, time_ms_of(time))
-    return found_version(now.db, VERSION_NUMBERED, now.generation, int(version or 0))
+    number = int(version or 0)
+    if abs(number) > VERSION_MAX:
+        return None
+    return found_version(now.db, VERSION_NUMBERED, now.generation, number)
 
 
 def span_kept(reader: ViewReader) -> Span:

@@ -22,7 +22,7 @@ from millstream.views.store import (
     require_droppable,
     require_generation,
 )
-from millstream.views.stores.sqlite.reader import ViewReader, open_for_reading
+from millstream.views.stores.sqlite.reader import ViewReader, opened_file
 from millstream.views.stores.sqlite.store import (
     SqliteView,
     drop_generation,
@@ -77,10 +77,13 @@ class SqliteStore:
         return ViewReader(self.path, view=self.view, generation=generation)
 
     def generations(self) -> list[Generation]:
-        if not self.path.exists():
-            return []
-        with translated(self.path), closing(open_for_reading(self.path)) as db:
-            return generations_in(db)
+        with translated(self.path):
+            one = opened_file(self.path)
+            if one is None:
+                return []
+            with closing(one.db) as db:
+                db.execute("BEGIN")  # of one moment, also if it is being dropped
+                return generations_in(db)
 
     def serve(self, generation: int) -> None:
         with self._changing() as db:

@@ -238,6 +238,13 @@ class PastTables:
         )
         return version
 
+    def stamp(self, db: sqlite3.Connection, version: Version, *, now_ms: int) -> None:
+        """Once more when all is done: nobody has seen it before, however long the batch took."""
+        db.execute(
+            "UPDATE _versions SET at_ms = max(at_ms, ?) WHERE generation = ? AND version = ?",
+            (now_ms, self.generation, version.number),
+        )
+
     def trim(self, db: sqlite3.Connection, keeping: Keeping, newest: Version) -> None:
         """Move the floor up to the oldest moment that may still be asked for."""
         horizon_ms = keeping.horizon_ms(newest.at_ms)

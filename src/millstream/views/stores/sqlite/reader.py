@@ -29,6 +29,8 @@ from millstream.views.store import Row, ViewNotFound
 from millstream.views.stores.sqlite.questions import BY_VALUE, Questions
 from millstream.views.stores.sqlite.store import (
     BUSY_SECONDS_MAX,
+    FileId,
+    file_at,
     has_tables,
     layout_from,
     require_view,
@@ -49,9 +51,6 @@ WHERE CASE WHEN ?1 IS NULL THEN served = 1 ELSE generation = ?1 END
 """
 # Connections that wait for the next question; more are open only while more threads ask at once.
 IDLE_MAX = 8
-
-# Which file a path leads to: device and inode.
-FileId = tuple[int, int]
 
 
 class SqliteMoment:
@@ -164,7 +163,7 @@ class ViewReader(MomentReads):
         with translated(self.path), self._connected() as db:
             db.execute("BEGIN")
             try:
-                found = db.execute(READ, (self._generation,)).fetchone()
+                found = self._facts(db)
                 if found is None:
                     raise ViewNotFound(view=self.view, place=self.path)
                 *facts, positions = found
@@ -173,6 +172,15 @@ class ViewReader(MomentReads):
             finally:
                 if db.in_transaction:
                     db.execute("ROLLBACK")
+
+    def _facts(self, db: sqlite3.Connection) -> tuple[Any, ...] | None:
+        try:
+            found: tuple[Any, ...] | None = db.execute(READ, (self._generation,)).fetchone()
+        except sqlite3.OperationalError:
+            if has_tables(db):
+                raise
+            return None  # it is being dropped
+        return found
 
     def _questions(self, facts: tuple[Any, ...]) -> Questions:
         known = self._known.get(facts)
@@ -191,12 +199,12 @@ class ViewReader(MomentReads):
             self._put_back(one)
 
     def _taken(self) -> OpenFile:
-        file = self._file()
+        file = file_at(self.path)
         while (idle := self._next_idle()) is not None:
             if idle.file == file:
                 return idle
             idle.db.close()
-        return self._opened(file)
+        return self._opened()
 
     def _next_idle(self) -> OpenFile | None:
         with self._lock:
@@ -209,20 +217,27 @@ class ViewReader(MomentReads):
                 return
         one.db.close()
 
-    def _file(self) -> FileId:
-        try:
-            found = self.path.stat()
-        except FileNotFoundError:
-            raise ViewNotFound(view=self.view, place=self.path) from None
-        return found.st_dev, found.st_ino
+    def _opened(self) -> OpenFile:
+        one = opened_file(self.path)
+        if one is not None and has_tables(one.db):
+            return one
+        if one is not None:  # its job has opened it, and not claimed it yet
+            one.db.close()
+        raise ViewNotFound(view=self.view, place=self.path)
 
-    def _opened(self, file: FileId) -> OpenFile:
-        """What is opened may be newer than `file`: then it is opened once more at the next call."""
-        db = open_for_reading(self.path)
-        if not has_tables(db):  # its job has opened it, and not claimed it yet
-            db.close()
-            raise ViewNotFound(view=self.view, place=self.path)
-        return OpenFile(db, file)
+
+def opened_file(path: Path) -> OpenFile | None:
+    """None if there is none; one that was removed while it was opened is looked for again.
+
+    What is opened may be newer than is said: then it is opened once more at the next call.
+    """
+    while (file := file_at(path)) is not None:
+        try:
+            return OpenFile(open_for_reading(path), file)
+        except sqlite3.Error:
+            if file == file_at(path):
+                raise
+    return None
 
 
 def open_for_reading(path: Path) -> sqlite3.Connection:

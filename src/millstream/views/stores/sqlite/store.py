@@ -34,7 +34,14 @@ from millstream.views.netting import (
     in_order,
     net,
 )
-from millstream.views.receipts import KeptReceipt, OwnedByAnother, is_due, require_newest
+from millstream.views.receipts import (
+    ClaimLost,
+    KeptReceipt,
+    OwnedByAnother,
+    RowsLost,
+    is_due,
+    require_newest,
+)
 from millstream.views.stores.sqlite.history import PastTables, drop_past, has_past, make_past
 from millstream.views.stores.sqlite.values import null_of, stored_columns
 from millstream.views.table_layout import (
@@ -53,6 +60,9 @@ FORMAT = 2  # 1 had no past
 BUSY_SECONDS_MAX = 30.0
 FIRST_GENERATION = 1
 
+# Which file a path leads to: device and inode.
+FileId = tuple[int, int]
+
 MAKE_TABLES = """
 CREATE TABLE _claim (job TEXT NOT NULL, epoch INTEGER NOT NULL);
 CREATE TABLE _generations (
@@ -64,6 +74,11 @@ CREATE TABLE _generations (
   batch      INTEGER,
   positions  TEXT NOT NULL      -- where the job has read to with it: topic, partition, offset
 );
+"""
+
+MARKS = """
+SELECT (SELECT count(*) FROM sqlite_schema) > 0, application_id, user_version
+FROM pragma_application_id, pragma_user_version
 """
 
 
@@ -103,6 +118,7 @@ class SqliteView:
         self._layout: TableLayout | None = None
         self._job, self._epoch = "", 0
         self._db: sqlite3.Connection | None = None
+        self._file: FileId | None = None
         self._lock = threading.Lock()
 
     @property
@@ -111,10 +127,16 @@ class SqliteView:
 
     def claim(self, job: str, columns: Schema) -> int:
         layout = view_layout(self.view, columns, self._key)
-        with self._lock, self._transaction() as db:
+        with self._lock:
+            if not self._holds_its_file():
+                self._disconnect()
+            return self._claim(job, layout)
+
+    def _claim(self, job: str, layout: TableLayout) -> int:
+        with self._transaction() as db:
             make_tables(db)
             self._add_past(db)
-            epoch = _claim(db, self.path, job)
+            epoch = claim_epoch(db, self.path, job)
             self._layout = self._prepare(db, layout)
             self._past(self._layout).declare(db, self._keeping)
             self._job, self._epoch = job, epoch
@@ -129,14 +151,15 @@ class SqliteView:
             with self._transaction() as db:
                 if not self._is_due(db, receipt):
                     return False
-                self._change(db, layout, netted, receipt)
                 self._keep(db, receipt)
+                self._change(db, layout, netted, receipt)
         return True
 
-    def serve(self) -> None:
+    def serve(self, *, epoch: int | None = None) -> None:
         """Let readers see this generation; of the others, the one they saw before is kept."""
         with self._lock, self._transaction() as db:
-            _require_newest(db, self._job, self._epoch)
+            self._require_held(db)
+            _require_newest(db, self._job, epoch or self._epoch)
             former = served_generation(db)
             if former == self.generation:
                 return
@@ -148,9 +171,7 @@ class SqliteView:
 
     def close(self) -> None:
         with self._lock:
-            if self._db is not None:
-                self._db.close()
-                self._db = None
+            self._disconnect()
 
     def _prepare(self, db: sqlite3.Connection, wanted: TableLayout) -> TableLayout:
         """The generation's table, made or grown to what is wanted."""
@@ -182,6 +203,7 @@ class SqliteView:
             return self._is_due(db, receipt)
 
     def _is_due(self, db: sqlite3.Connection, receipt: BatchReceipt) -> bool:
+        self._require_held(db, batch=receipt.batch)
         _require_newest(db, receipt.job, receipt.epoch)
         last = db.execute(
             "SELECT query, batch FROM _generations WHERE generation = ?", (self.generation,)
@@ -196,22 +218,24 @@ class SqliteView:
         self, db: sqlite3.Connection, layout: TableLayout, netted: Netted, receipt: BatchReceipt
     ) -> None:
         """The rows, and how they came to be so; batch 0 is of a job that starts over."""
-        past, starts_over, now_ms = self._past(layout), receipt.batch == 0, self._clock()
+        past, starts_over = self._past(layout), receipt.batch == 0
         if not (netted.upserts or netted.deletes or starts_over):
             return
         if self._must_keep_changes(db, netted):
             changes = past.apply(db, netted, starts_over=starts_over)
             if changes:
                 version = past.add_version(
-                    db, changes=changes, now_ms=now_ms, positions=receipt.positions
+                    db, changes=changes, now_ms=self._clock(), positions=receipt.positions
                 )
                 past.trim(db, self._keeping, version)
+                past.stamp(db, version, now_ms=self._clock())
             return
         if starts_over:
             db.execute(f"DELETE FROM {self.table}")
         self._apply(db, layout, netted)
-        version = past.add_version(db, changes=1, now_ms=now_ms, positions=receipt.positions)
+        version = past.add_version(db, changes=1, now_ms=self._clock(), positions=receipt.positions)
         past.pass_over(db, version)
+        past.stamp(db, version, now_ms=self._clock())
 
     def _must_keep_changes(self, db: sqlite3.Connection, netted: Netted) -> bool:
         ((served,),) = db.execute(
@@ -261,7 +285,24 @@ class SqliteView:
         with translated(self.path):
             if self._db is None:
                 self._db = open_for_writing(self.path)
+                self._file = file_at(self.path)
             yield self._db
+
+    def _disconnect(self) -> None:
+        if self._db is not None:
+            self._db.close()
+            self._db = None
+
+    def _holds_its_file(self) -> bool:
+        """A file that was removed takes writes still, from who has it open: nobody reads them."""
+        return self._db is None or self._file == file_at(self.path)
+
+    def _require_held(self, db: sqlite3.Connection, *, batch: int = 0) -> None:
+        if self._holds_its_file() and has_tables(db):
+            return
+        if batch > 0:
+            raise RowsLost(view=self.view, place=self.path, batch=batch)
+        raise ClaimLost(place=self.path)
 
 
 @contextlib.contextmanager
@@ -291,6 +332,15 @@ def open_for_writing(path: Path) -> sqlite3.Connection:
     return db
 
 
+def file_at(path: Path) -> FileId | None:
+    """None if there is no file."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino
+
+
 def sync_names(path: Path) -> None:
     """A new file is found after a power cut only if its name, and its directory's, are synced."""
     disk = RealDisk()
@@ -301,11 +351,9 @@ def sync_names(path: Path) -> None:
 def require_view(db: sqlite3.Connection, path: Path) -> None:
     """Refuse the file of somebody else, or of a newer Millstream; an empty one will do.
 
-    Tables are looked for first: they and the id come in one transaction, which may be just now.
+    Asked in one statement: tables and the id come, and go, in one transaction, maybe just now.
     """
-    is_used = has_tables(db)
-    ((application,),) = db.execute("PRAGMA application_id")
-    ((format,),) = db.execute("PRAGMA user_version")
+    ((is_used, application, format),) = db.execute(MARKS)
     if application != APPLICATION_ID and is_used:
         raise NotAView(path=path, problem="a SQLite database, but not a view of Millstream")
     if format > FORMAT:
@@ -326,7 +374,7 @@ def make_tables(db: sqlite3.Connection) -> None:
     db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
 
 
-def _claim(db: sqlite3.Connection, path: Path, job: str) -> int:
+def claim_epoch(db: sqlite3.Connection, path: Path, job: str) -> int:
     found = db.execute("SELECT job, epoch FROM _claim").fetchone()
     if found is None:
         db.execute("INSERT INTO _claim VALUES (?, 1)", (job,))

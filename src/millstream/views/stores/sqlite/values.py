@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millstream.base.schema import DataType, DecimalOf, ListOf, MapOf, Scalar, Struct
+from millstream.views.stores.stored_keys import settled
 from millstream.views.table_layout import StoredColumn, TableLayout, row_nesting
 
 Stored = int | float | str | bytes | None
@@ -61,14 +62,15 @@ def _stored_column(column: StoredColumn, array: pa.Array) -> list[Stored]:
         array = pc.struct_field(array, part)  # null where the struct is
     if column.says_presence:
         return [1 if here else None for here in array.is_valid().to_pylist()]
-    values = _plain_values(column.type, array)
+    values = _plain_values(column, array)
     if column.in_key and array.null_count:
         instead = null_of(column)
         return [instead if value is None else value for value in values]
     return values
 
 
-def _plain_values(kind: DataType, array: pa.Array) -> list[Any]:
+def _plain_values(column: StoredColumn, array: pa.Array) -> list[Any]:
+    kind = column.type
     if kind in TIMES:
         return list(array.cast(pa.timestamp("us", tz=array.type.tz)).cast(pa.int64()).to_pylist())
     if kind is Scalar.DATE:
@@ -78,7 +80,7 @@ def _plain_values(kind: DataType, array: pa.Array) -> list[Any]:
         return values
     if isinstance(kind, Scalar) and kind not in FLOATS:
         return values
-    store = storing(kind)
+    store = storing_in(column)
     return [None if value is None else store(value) for value in values]
 
 
@@ -93,6 +95,14 @@ def storing(kind: DataType) -> Convert:
     if kind is Scalar.BINARY:
         return bytes
     return _plain(kind)
+
+
+def storing_in(column: StoredColumn) -> Convert:
+    """The same; -0.0, which SQLite keeps as 0.0, is so in the text of a list, too, in a key."""
+    store = storing(column.type)
+    if not (column.in_key and isinstance(column.type, ListOf)):
+        return store
+    return lambda value: store(settled(column.type, value))
 
 
 def reading(kind: DataType) -> Convert:
@@ -212,7 +222,7 @@ def stored_key(layout: TableLayout, key: Mapping[str, Any]) -> list[Stored]:
 
 
 def stored_value(column: StoredColumn, value: Any) -> Stored:
-    kept: Stored = null_of(column) if value is None else storing(column.type)(value)
+    kept: Stored = null_of(column) if value is None else storing_in(column)(value)
     return kept
 
 

@@ -30,6 +30,8 @@ COMMIT_ATTEMPTS_MAX = 5
 # Another process may look at the view, and take it over for that, while this one writes.
 TAKEOVERS_MAX = 5
 NOTES_PARTITION = 0
+# Topics with such names are ours: of notes, and of generations that are not served.
+RESERVED = ("_views.", "_views-")
 # Who reads a batch finds every row of it for this long, though it is replaced meanwhile.
 REPLACED_ROWS_STAY_MS = 600_000
 COMPACTED = {"cleanup.policy": "compact", "min.compaction.lag.ms": str(REPLACED_ROWS_STAY_MS)}
@@ -48,8 +50,9 @@ def notes_topic(topic: str) -> str:
 
 
 def parked_topic(topic: str, generation: int) -> str:
-    """Where the rows of a generation are while it is not served."""
-    return f"{topic}.g{generation}"
+    """Where the rows of a generation are while it is not served. No other topic has such a name:
+    what is left of one that was dropped can be removed."""
+    return f"_views-g{generation}.{topic}"
 
 
 def notes_ends(topics: Topics, topic: str) -> Ends:

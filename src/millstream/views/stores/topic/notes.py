@@ -5,7 +5,7 @@
     generation/<n>  key, columns and last batch of a generation, and where its rows end
 
 Rows of a generation, as of its last batch, are the records below `ends` in its topic: the view's
-own for the one that is served, `<topic>.g<n>` for another.
+own for the one that is served, `_views-g<n>.<topic>` for another.
 """
 
 import json

@@ -68,10 +68,12 @@ def read_notes(client: Client, topic: str) -> TopicNotes:
 
 
 class HeldRows:
-    """The rows of one generation, as they are in one topic."""
+    """The rows of one generation, as they are in one topic; `born` is the epoch it was made in."""
 
-    def __init__(self, client: Client, topic: str, *, view: str, layout: TableLayout) -> None:
-        self.topic, self.view, self.layout = topic, view, layout
+    def __init__(
+        self, client: Client, topic: str, *, view: str, layout: TableLayout, born: int
+    ) -> None:
+        self.topic, self.view, self.layout, self.born = topic, view, layout, born
         self.values: dict[bytes, bytes] = {}
         self._tail = TopicTail(client, topic)
         self._keys, self._fit_key = StoredKeys(layout), key_fitter(layout)
@@ -170,17 +172,19 @@ class TopicReads:
             raise ViewNotFound(view=self._view, place=f"topic {self._topic}")
         is_served = number == notes.book.served
         topic = self._topic if is_served else parked_topic(self._topic, number)
-        held = self._hold(topic, kept.state.layout(self._view))
+        held = self._hold(topic, kept.state.layout(self._view), notes.book.born[number])
         if held.advance(kept):
             self._moment = None
         return held, kept
 
-    def _hold(self, topic: str, layout: TableLayout) -> HeldRows:
-        """What is held, if it is of this topic and read in this way; else it is read anew."""
-        if self._held is not None and (self._held.topic, self._held.layout) != (topic, layout):
+    def _hold(self, topic: str, layout: TableLayout, born: int) -> HeldRows:
+        """What is held, if it is of this generation and read in this way; else it is read anew:
+        a view that was dropped may be there again, in a new topic of the same name."""
+        held = self._held
+        if held is not None and (held.topic, held.layout, held.born) != (topic, layout, born):
             self._forget()
         if self._held is None:
-            self._held = HeldRows(self._client, topic, view=self._view, layout=layout)
+            self._held = HeldRows(self._client, topic, view=self._view, layout=layout, born=born)
         return self._held
 
     def _forget(self) -> None:

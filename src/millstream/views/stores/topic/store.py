@@ -23,6 +23,7 @@ from millstream.views.stores.stored_keys import StoredKeys
 from millstream.views.stores.topic.clients import BROKERS_DEFAULT, Client
 from millstream.views.stores.topic.ledger import (
     COMPACTED,
+    RESERVED,
     Delivered,
     Note,
     TopicLedger,
@@ -71,6 +72,11 @@ class Topic:
                 view=view, store="a topic", question="history", instead="keep it in SQLite"
             )
         topic = view if self.name is None else self.name
+        if topic.startswith(RESERVED):
+            raise BadView(
+                f"view {view}: topics whose names begin with {' or '.join(RESERVED)} hold what "
+                f"views keep beside their rows: give it another topic than {topic}"
+            )
         return TopicStore(home.client, topic, view=view, key=key, partitions=self.partitions)
 
 
@@ -167,13 +173,13 @@ class TopicView:
             lambda: self._write(receipt, layout, changes),
         )
 
-    def serve(self) -> None:
+    def serve(self, *, epoch: int | None = None) -> None:
         """Let readers see this generation, and keep the one they saw; the others go."""
 
         def serving(notes: TopicNotes) -> ViewBook:
             if self.generation not in notes.kept:
                 raise ClaimLost(place=self._place)
-            return notes.book.serving(self.generation, job=self._job, epoch=self._epoch)
+            return notes.book.serving(self.generation, job=self._job, epoch=epoch or self._epoch)
 
         self._ledger.settled(serving, lambda: turn(self._ledger, serving(self._ledger.notes)))
 
