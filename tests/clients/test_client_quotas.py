@@ -29,6 +29,7 @@ from tests.support.raw_client import (
 from tests.support.waiting import eventually
 
 # A rested client may use ten seconds of its quota at once: 1 MB.
+REQUESTS_MAX = 200
 BYTES_PER_SECOND = 100_000
 BURST_BYTES = 10 * BYTES_PER_SECOND
 RAW, SLOW, FREE = "raw", "slow", "free"  # client ids; RawClient calls itself the first
@@ -175,8 +176,10 @@ def test_a_consumer_above_its_quota_gets_everything_only_later(broker: BrokerThr
 def test_who_works_the_broker_too_much_is_told_to_wait(broker: BrokerThread) -> None:
     limit(broker, RAW, "request_percentage", 0.001)
     with RawClient(broker.bootstrap) as client:
-        answers = [client.metadata("orders") for _ in range(3)]
-    assert 0 < max(each.throttle_time_ms for each in answers) <= 1_000
+        waits_ms = [client.metadata("orders").throttle_time_ms for _ in range(3)]
+        while not any(waits_ms) and len(waits_ms) < REQUESTS_MAX:
+            waits_ms.append(client.metadata("orders").throttle_time_ms)
+    assert 0 < max(waits_ms) <= 1_000
 
 
 def test_quotas_are_there_after_a_restart(tmp_path: Path) -> None:
