@@ -3,7 +3,6 @@
 Works with Millstream's broker and with Apache Kafka alike. Knows nothing of what is written.
 """
 
-import logging
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -11,7 +10,9 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 
+from millstream.base import librdkafka
 from millstream.base.errors import MillstreamError, Rejected, Retryable
+from millstream.base.librdkafka import admin_api
 
 Client = Mapping[str, Any]  # librdkafka's settings, with bootstrap.servers
 
@@ -19,41 +20,9 @@ Client = Mapping[str, Any]  # librdkafka's settings, with bootstrap.servers
 PATIENCE_SECONDS = 60.0
 PAUSE_SECONDS = 0.05
 BROKERS_DEFAULT = -1
-FENCED = {
-    "_FENCED",
-    "PRODUCER_FENCED",
-    "INVALID_PRODUCER_EPOCH",
-    "INVALID_PRODUCER_ID_MAPPING",
-    "_FATAL",  # what a producer says that was told before that it is fenced
-}
-# What goes by itself: nobody answers, or somebody who is not ready. After some of these the
-# producer is of no use any more; a new one is.
-PASSING = {
-    "_TIMED_OUT",
-    "_TIMED_OUT_QUEUE",
-    "_MSG_TIMED_OUT",
-    "REQUEST_TIMED_OUT",
-    "_TRANSPORT",
-    "_ALL_BROKERS_DOWN",
-    "_RESOLVE",
-    "_NOENT",
-    "_WAIT_COORD",
-    "_STATE",
-    "_PURGE_QUEUE",
-    "_PURGE_INFLIGHT",
+FENCED = librdkafka.FENCED | {"_FATAL"}  # what a producer says once it was told so before
+PASSING = librdkafka.PASSING | {
     "_INCONSISTENT",
-    "LEADER_NOT_AVAILABLE",
-    "FENCED_LEADER_EPOCH",
-    "UNKNOWN_LEADER_EPOCH",
-    "NOT_LEADER_FOR_PARTITION",
-    "NOT_COORDINATOR",
-    "NOT_CONTROLLER",
-    "COORDINATOR_NOT_AVAILABLE",
-    "COORDINATOR_LOAD_IN_PROGRESS",
-    "CONCURRENT_TRANSACTIONS",
-    "UNKNOWN_TOPIC_OR_PART",  # just made, or just deleted
-    "_UNKNOWN_TOPIC",
-    "_UNKNOWN_PARTITION",
     "OUT_OF_ORDER_SEQUENCE_NUMBER",
     "UNKNOWN_PRODUCER_ID",
     "KAFKA_STORAGE_ERROR",  # a full disk, until there is room
@@ -83,21 +52,7 @@ class WriterFenced(Rejected):
 
 
 def client_config(client: Client) -> dict[str, Any]:
-    """What every client has in common; `client` wins. Nothing is written to stderr."""
-    silent = logging.getLogger("millstream.librdkafka")
-    silent.propagate = False
-    if not silent.handlers:
-        silent.addHandler(logging.NullHandler())
-    return {
-        "client.id": "millstream-capture",
-        "logger": silent,
-        "error_cb": lambda _error: None,
-        "reconnect.backoff.max.ms": 1_000,
-        # With its default, librdkafka 2.16 forgets its brokers when all are away, and a call that
-        # waits for one of them may wait for ever.
-        "metadata.recovery.strategy": "none",
-        **client,
-    }
+    return librdkafka.quiet_config(client, name="millstream-capture")
 
 
 @contextmanager
@@ -132,13 +87,6 @@ def error_from(error: KafkaError, client: Client, *, doing: str) -> MillstreamEr
     if error.retriable() or error.txn_requires_abort() or error.name() in PASSING:
         return LogNotReached(brokers=str(client["bootstrap.servers"]), doing=doing, reason=reason)
     return LogRefused(doing=doing, reason=reason)
-
-
-def admin_api() -> Any:
-    """confluent_kafka.admin, untyped: it does not export all its names to mypy."""
-    import confluent_kafka.admin
-
-    return confluent_kafka.admin
 
 
 class Topics:

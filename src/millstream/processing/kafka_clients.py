@@ -4,7 +4,6 @@ Works with Millstream's broker and with Apache Kafka alike. Patient: a job outli
 its broker.
 """
 
-import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
@@ -12,6 +11,7 @@ from typing import Any, TypeVar
 from confluent_kafka import KafkaError, KafkaException
 
 from millstream.base.errors import MillstreamError, Rejected, Retryable
+from millstream.base.librdkafka import admin_api, quiet_config
 from millstream.base.near_names import did_you_mean
 
 T = TypeVar("T")
@@ -36,7 +36,6 @@ NOT_READY = (
     "COORDINATOR_LOAD_IN_PROGRESS",
     "CONCURRENT_TRANSACTIONS",
 )
-NO_SUCH_TOPIC = ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION")
 FENCED = ("_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH")
 
 _admins: dict[tuple[str, frozenset[tuple[str, str]]], Any] = {}
@@ -74,23 +73,8 @@ class TopicNotFound(Rejected):
 
 
 def client_config(brokers: str, client: Mapping[str, str]) -> dict[str, Any]:
-    """What every client has in common; `client` wins. Nothing is written to stderr."""
-    silent = logging.getLogger("millstream.librdkafka")
-    silent.propagate = False
-    if not silent.handlers:
-        silent.addHandler(logging.NullHandler())
-    return {
-        "bootstrap.servers": brokers,
-        "client.id": "millstream-processing",
-        "logger": silent,
-        "error_cb": lambda _error: None,
-        # A broker that restarts is found again soon.
-        "reconnect.backoff.max.ms": 1_000,
-        # With its default, librdkafka 2.16 forgets its brokers when all are away, and a call that
-        # waits for one of them may wait for ever. A job that fails is started with new clients.
-        "metadata.recovery.strategy": "none",
-        **client,
-    }
+    """A job that fails is started with new clients."""
+    return quiet_config({"bootstrap.servers": brokers, **client}, name="millstream-processing")
 
 
 def error_from(error: KafkaError, *, doing: str, brokers: str) -> MillstreamError:
@@ -130,13 +114,6 @@ def patiently(ask: Callable[[], T]) -> T:
             if time.monotonic() > until:
                 raise
             time.sleep(PAUSE_SECONDS)
-
-
-def admin_api() -> Any:
-    """confluent_kafka.admin, untyped: it does not export its names to mypy."""
-    import confluent_kafka.admin
-
-    return confluent_kafka.admin
 
 
 def admin_client(brokers: str, client: Mapping[str, str]) -> Any:

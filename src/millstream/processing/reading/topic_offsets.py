@@ -11,13 +11,12 @@ from confluent_kafka import IsolationLevel, KafkaException, TopicCollection, Top
 
 from millstream.base.declared import LATE_SUFFIX
 from millstream.base.errors import Rejected
+from millstream.base.librdkafka import NO_SUCH_TOPIC, admin_api
 from millstream.base.offsets import OffsetRange
 from millstream.processing.kafka_clients import (
-    NO_SUCH_TOPIC,
     PATIENCE_SECONDS,
     BrokerNotReached,
     TopicNotFound,
-    admin_api,
     admin_client,
     answer_in,
     code_of,

@@ -13,10 +13,10 @@ from dataclasses import replace
 from confluent_kafka import KafkaException
 
 from millstream.base.errors import Retryable
+from millstream.base.librdkafka import admin_api
 from millstream.base.offsets import OffsetRange
 from millstream.processing.kafka_clients import (
     TopicNotFound,
-    admin_api,
     admin_client,
     answer_in,
     code_of,

@@ -3,7 +3,6 @@
 Works with Millstream's broker and with Apache Kafka alike.
 """
 
-import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -12,6 +11,7 @@ from typing import Any
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
 
 from millstream.base.errors import MillstreamError, Rejected, Retryable
+from millstream.base.librdkafka import FENCED, PASSING, admin_api, quiet_config
 
 Client = Mapping[str, Any]  # librdkafka's settings, with bootstrap.servers
 
@@ -19,8 +19,6 @@ Client = Mapping[str, Any]  # librdkafka's settings, with bootstrap.servers
 PATIENCE_SECONDS = 60.0
 PAUSE_SECONDS = 0.05
 BROKERS_DEFAULT = -1
-FENCED = ("_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH", "INVALID_PRODUCER_ID_MAPPING")
-NO_SUCH_TOPIC = ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION")
 
 
 class TopicsNotReached(Retryable):
@@ -46,21 +44,7 @@ class ProducerFenced(Retryable):
 
 
 def client_config(client: Client) -> dict[str, Any]:
-    """What every client has in common; `client` wins. Nothing is written to stderr."""
-    silent = logging.getLogger("millstream.librdkafka")
-    silent.propagate = False
-    if not silent.handlers:
-        silent.addHandler(logging.NullHandler())
-    return {
-        "client.id": "millstream-views",
-        "logger": silent,
-        "error_cb": lambda _error: None,
-        "reconnect.backoff.max.ms": 1_000,
-        # With its default, librdkafka 2.16 forgets its brokers when all are away, and a call that
-        # waits for one of them may wait for ever.
-        "metadata.recovery.strategy": "none",
-        **client,
-    }
+    return quiet_config(client, name="millstream-views")
 
 
 @contextmanager
@@ -87,39 +71,6 @@ def error_from(error: KafkaError, *, doing: str, brokers: str) -> MillstreamErro
 def is_passing(error: KafkaError) -> bool:
     """What goes by itself: nobody answers, or somebody who is not ready."""
     return error.retriable() or error.name() in PASSING
-
-
-PASSING = {
-    "_TIMED_OUT",
-    "_TIMED_OUT_QUEUE",
-    "_MSG_TIMED_OUT",
-    "REQUEST_TIMED_OUT",
-    "_TRANSPORT",
-    "_ALL_BROKERS_DOWN",
-    "_RESOLVE",
-    "_NOENT",
-    "_WAIT_COORD",
-    "_STATE",
-    "_PURGE_QUEUE",
-    "_PURGE_INFLIGHT",
-    "LEADER_NOT_AVAILABLE",
-    "FENCED_LEADER_EPOCH",
-    "UNKNOWN_LEADER_EPOCH",
-    "NOT_LEADER_FOR_PARTITION",
-    "NOT_COORDINATOR",
-    "NOT_CONTROLLER",
-    "COORDINATOR_NOT_AVAILABLE",
-    "COORDINATOR_LOAD_IN_PROGRESS",
-    "CONCURRENT_TRANSACTIONS",
-    *NO_SUCH_TOPIC,  # just made, or just deleted
-}
-
-
-def admin_api() -> Any:
-    """confluent_kafka.admin, untyped: it does not export all its names to mypy."""
-    import confluent_kafka.admin
-
-    return confluent_kafka.admin
 
 
 class Topics:
