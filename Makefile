@@ -19,7 +19,7 @@ PYTEST := $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile --no-loadscop
 # Where it is set, each Python that a test starts compiles all anew, and so does each worker.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test test-full lint format bench lock docs clean
+.PHONY: demo test test-full explore lint format bench lock docs clean
 
 demo: $(STAMP)
 	@$(BIN)/python examples/demo.py
@@ -29,6 +29,12 @@ test: lint
 
 test-full: $(STAMP)
 	@$(PYTEST) -m full
+
+# Properties with examples that nobody has tried yet, until one fails or the rounds are over.
+ROUNDS ?= 20
+explore: $(STAMP)
+	@for round in $$(seq $(ROUNDS)); do \
+	  $(PYTEST) --hypothesis-profile explore tests/properties || exit 1; done
 
 lint: $(STAMP)
 	@$(BIN)/ruff check --quiet .

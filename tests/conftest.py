@@ -8,8 +8,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from tests.support.apache_kafka import QUICK_START_OPTIONS, ApacheKafka
+
+# What every change must pass is no lottery: Hypothesis makes the same examples each time. To look
+# for new ones: `make explore`.
+settings.register_profile("gate", derandomize=True)
+settings.register_profile("explore", print_blob=True)
+settings.load_profile("gate")
 
 TESTS = Path(__file__).parent
 # Files that take minutes. A worker takes a whole file: one of these that comes last is waited for

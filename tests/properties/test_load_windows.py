@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millstream.capture.change import CapturedTable, Change, Transaction
-from millstream.capture.load import window
+from millstream.capture.load import table_course, window
 from millstream.capture.load.course import Course, Due
 from millstream.capture.load.plan import load_from_json
 from millstream.capture.load.table_course import Answer, Ask, Parts, Read, Scan, Settle, Split
@@ -406,7 +406,12 @@ STEPS = st.lists(
     max_size=60,
 )
 FIRST_ROWS = st.lists(st.integers(0, KEYS - 1), unique=True)
-LIMITS = ["TRANSACTIONS_MAX", "KEYS_MAX", "KEYLESS_CHANGES_MAX"]
+LIMITS = {
+    "TRANSACTIONS_MAX": window,
+    "KEYS_MAX": window,
+    "KEYLESS_CHANGES_MAX": window,
+    "TOUCHED_MAX": table_course,
+}
 
 
 def play_often(examples: int) -> None:
@@ -429,7 +434,7 @@ def test_what_is_followed_equals_the_table_whatever_happens_meanwhile() -> None:
 def test_it_does_so_when_there_is_no_room_to_note_what_passes(
     limit: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(window, limit, 1)
+    monkeypatch.setattr(LIMITS[limit], limit, 1)
     play_often(30)
 
 
@@ -437,5 +442,5 @@ def test_it_does_so_when_there_is_no_room_to_note_what_passes(
 @pytest.mark.parametrize("limit", [None, *LIMITS])
 def test_it_does_so_in_many_more_cases(limit: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     if limit is not None:
-        monkeypatch.setattr(window, limit, 1)
+        monkeypatch.setattr(LIMITS[limit], limit, 1)
     play_often(300)

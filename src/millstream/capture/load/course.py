@@ -125,7 +125,9 @@ class Course:
 
     def followed(self, transaction: Transaction) -> Iterator[Change | Message]:
         """The transaction's changes, noted as they pass; each is noted before it is written."""
-        noted = self._journal.enter(transaction, self._loading)
+        noted = self._journal.enter(transaction, self._loading) if self._loading else None
+        if noted is None:
+            self._journal.pass_by()
         table: CapturedTable | None = None
         note: Callable[[int, Change], None] | None = None
         for seq, change in enumerate(transaction.changes):
@@ -155,9 +157,11 @@ class Course:
             self._courses[table.name].table = table
         return table
 
-    def _note(self, noted: Noted, table: CapturedTable) -> Callable[[int, Change], None] | None:
+    def _note(
+        self, noted: Noted | None, table: CapturedTable
+    ) -> Callable[[int, Change], None] | None:
         course = self._courses.get(table.name)
-        if course is None or course.load.phase is Phase.DONE:
+        if noted is None or course is None or course.load.phase is Phase.DONE:
             return None
         blind = [one for one in course.windows() if one.is_blind_to(noted.transaction)]
         return (
@@ -170,15 +174,15 @@ class Course:
         self, noted: Noted, name: str, course: TableCourse, blind: list[Window]
     ) -> Callable[[int, Change], None]:
         add_key = self._journal.add_key
-        left = course.sweep.left if course.sweep is not None else None
+        sweep = course.sweep
 
         def note(_seq: int, change: Change) -> None:
             key = change.key or b""
             add_key(noted, name, key)
             for window in blind:
                 window.drop((key,))
-            if left is not None:
-                left.discard(key)
+            if sweep is not None:
+                sweep.leave_alone(key)
 
         return note
 
@@ -193,14 +197,15 @@ class Course:
 
         return note
 
-    def _truncate(self, noted: Noted, table: CapturedTable) -> None:
+    def _truncate(self, noted: Noted | None, table: CapturedTable) -> None:
         """Every row that was written so far is to be swept: also those of a load that runs."""
         course = self._courses.get(table.name)
         if course is None:
             return
-        self._journal.touch_all(noted, table.name)
-        for window in course.windows():
-            window.must_read_again |= window.is_blind_to(noted.transaction)
+        if noted is not None:
+            self._journal.touch_all(noted, table.name)
+            for window in course.windows():
+                window.must_read_again |= window.is_blind_to(noted.transaction)
         self._leave(course)
         course.keep(course.load.truncated(self._ends(table.topic)))
         self._look_again()
@@ -308,25 +313,9 @@ class Course:
         if not self._is_current(scan.course) or scan.course.sweep is not sweep:
             left.close()
             return
-        if self._has_left_alone(scan.course, sweep, left):
-            sweep.left = left
-        else:
+        if not sweep.found(left):
             left.close()
             scan.course.sweep = None  # another one, that reads what is committed by then
-        self._trim()
-
-    def _has_left_alone(self, course: TableCourse, sweep: Sweep, left: LeftKeys) -> bool:
-        """Take out what was touched since the sweep's opening; False where that is not known."""
-        if not self._journal.has_all_since(sweep.opening):
-            return False
-        for noted in self._journal:
-            if noted.number >= sweep.opening.number:
-                keys = noted.keys_of(course.table.name)
-                if keys is None:
-                    return False
-                for key in keys:
-                    left.discard(key)
-        return True
 
     def _trim(self) -> None:
         """The journal is kept for what is being read; what is read has taken its part."""
@@ -335,11 +324,6 @@ class Course:
             for course in self._courses.values()
             for window in course.windows()
             if window.chunk is None
-        ]
-        openings += [
-            course.sweep.opening
-            for course in self._courses.values()
-            if course.sweep is not None and course.sweep.left is None
         ]
         self._journal.trim(min(openings, key=lambda opening: opening.clock, default=None))
 
@@ -373,7 +357,7 @@ class Course:
 
     def _swept(self, course: TableCourse) -> Iterator[Due]:
         if course.sweep is None:
-            course.sweep = Sweep(self._journal.open())
+            course.sweep = Sweep()
             yield self._due(course)  # so that there is a commit to wait for
         elif course.sweep.left is not None:
             keys = course.sweep.left.take(SWEPT_MAX)

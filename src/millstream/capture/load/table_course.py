@@ -6,12 +6,15 @@ course.py decides when; here is what there is to decide on.
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 from millstream.capture.change import CapturedTable
 from millstream.capture.load.plan import TableLoad, chunk_rows
 from millstream.capture.load.window import Opening, Window
 from millstream.capture.source import Chunk
+
+# Keys that may change while a topic is read to its end, at some 100 bytes each.
+TOUCHED_MAX: Final = 500_000
 
 
 class LeftKeys(Protocol):
@@ -27,13 +30,30 @@ class LeftKeys(Protocol):
 
 
 class Sweep:
-    """From its opening on every key that the stream touches is left alone."""
+    """From its beginning on every key that the stream touches is left alone."""
 
-    def __init__(self, opening: Opening) -> None:
-        self.opening = opening
-        self.is_committed = False  # what was written before its opening
+    def __init__(self) -> None:
+        self.is_committed = False  # what was written before its beginning
         self.is_asked = False
         self.left: LeftKeys | None = None
+        self._touched: set[bytes] | None = set()  # until `left` is there; None: too many
+
+    def leave_alone(self, key: bytes) -> None:
+        if self.left is not None:
+            self.left.discard(key)
+        elif self._touched is not None:
+            self._touched.add(key)
+            if len(self._touched) > TOUCHED_MAX:
+                self._touched = None
+
+    def found(self, left: LeftKeys) -> bool:
+        """The keys that the topic held; False if nobody knows what was touched meanwhile."""
+        if self._touched is None:
+            return False
+        for key in self._touched:
+            left.discard(key)
+        self.left, self._touched = left, None
+        return True
 
 
 class Lane:

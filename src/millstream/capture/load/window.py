@@ -8,8 +8,8 @@ a commit that waits for a synchronous standby is in the log before any query see
 
 So every transaction is noted in the `Journal` until some later snapshot is known to see it. One
 that touched more keys than are noted, or came before keys were noted, has the chunk read again.
-Of those that a former run handed over, or that were too many, nothing is noted: the database has
-to *settle* first, until a snapshot sees them all.
+Of those that a former run handed over, that passed while nothing was loaded, or that were too many,
+nothing is noted: the database has to *settle* first, until a snapshot sees them all.
 """
 
 from collections import deque
@@ -81,6 +81,7 @@ class Journal:
         self._next_number = 0
         self._clock = 0  # counts openings
         self._forgotten = -1  # the newest one that is not noted; at first, those of former runs
+        self._blind_until = -1  # what was opened up to this clock may not see one of these
         self._settled = -1  # all before this one are seen
         self._keys_len = 0
 
@@ -96,9 +97,20 @@ class Journal:
         self._next_number += 1
         self._noted.append(noted)
         if len(self._noted) > TRANSACTIONS_MAX:
-            self._forgotten = self._noted[0].number
-            self._let_go(self._noted.popleft())
+            self._forget(self._noted.popleft())
         return noted
+
+    def pass_by(self) -> None:
+        """A transaction is handed over while nothing is loaded."""
+        self._forgotten, self._blind_until = self._next_number, self._clock
+        self._next_number += 1
+
+    def _forget(self, noted: Noted) -> None:
+        if noted.seen_at is None:
+            self._forgotten, self._blind_until = noted.number, self._clock
+        else:
+            self._blind_until = max(self._blind_until, noted.seen_at)
+        self._let_go(noted)
 
     def add_key(self, noted: Noted, table: str, key: bytes) -> None:
         keys = noted.keys.setdefault(table, set())
@@ -135,8 +147,9 @@ class Journal:
         self._clock += 1
         return Opening(clock=self._clock, number=self._next_number)
 
-    def has_all_since(self, opening: "Opening") -> bool:
-        return self._forgotten < opening.number
+    def has_all_unseen(self, opening: "Opening") -> bool:
+        """Whether all is noted that a snapshot taken after the opening may not see."""
+        return self._blind_until < opening.clock
 
     @property
     def must_settle(self) -> bool:
@@ -202,7 +215,7 @@ class Window:
         self.chunk, name = chunk, self.table.name
         if self.table.key:
             self._rows = dict(chunk.rows)
-        self.must_read_again = not journal.has_all_since(self.opening)
+        self.must_read_again = not journal.has_all_unseen(self.opening)
         for noted in journal:
             if noted.touched(name) and not chunk.sees(noted.transaction):
                 self._take_out(noted)

@@ -36,7 +36,7 @@ from millstream.capture.mariadb.select_rows import (
     select_list,
     table_text,
 )
-from millstream.capture.mariadb.snapshots import begin_snapshot, is_mariadb
+from millstream.capture.mariadb.snapshots import await_commits, begin_snapshot, is_mariadb
 from millstream.capture.mariadb.statements import TableName
 from millstream.capture.source import SourceInterrupted
 
@@ -114,6 +114,13 @@ class MariadbLoader:
             closes_at=str(seen.possible),
             sure=seen.sure,
         )
+
+    def settle(self, is_over: Callable[[], bool]) -> None:
+        with self._session() as session:
+            await_commits(session, is_over, of_mariadb=self._of_mariadb(session))
+
+    def settle_table(self, table: CapturedTable, is_over: Callable[[], bool]) -> None:
+        """The binlog has every table: none is captured from the middle of a transaction on."""
 
     def _of_mariadb(self, session: Session) -> bool:
         if self._is_mariadb is None:

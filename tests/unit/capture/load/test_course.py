@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import pytest
 
 from millstream.capture.change import CapturedTable, Change, Transaction
-from millstream.capture.load import window
+from millstream.capture.load import table_course, window
 from millstream.capture.load.course import Course
 from millstream.capture.load.plan import Phase, TableLoad
 from millstream.capture.load.table_course import Ask, Parts, Read, Scan, Settle, Split
@@ -143,7 +143,7 @@ def test_a_key_that_is_written_during_the_sweep_stays(is_scanned: bool) -> None:
 def test_a_sweep_that_cannot_tell_what_was_written_meanwhile_begins_anew(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(window, "TRANSACTIONS_MAX", 1)
+    monkeypatch.setattr(table_course, "TOUCHED_MAX", 1)
     course = course_of(ORDERS, load=SWEEPING)
     settle(course)
     scan = scan_of(course)
@@ -152,7 +152,6 @@ def test_a_sweep_that_cannot_tell_what_was_written_meanwhile_begins_anew(
     course.arrived(scan, Left({b"1", b"2"}))
     assert deleted(course) == []
     course.committed()
-    settle(course)
     (again,) = course.asks()
     assert isinstance(again, Scan)
     course.arrived(again, Left({b"2"}))

@@ -112,7 +112,41 @@ def test_a_journal_that_had_to_forget_one_wants_the_database_to_settle(
     for name in "abc":
         hand_over(journal, name)
     assert journal.must_settle is must_settle
-    assert journal.has_all_since(opening) is not must_settle
+    assert journal.has_all_unseen(opening) is not must_settle
+
+
+def test_a_chunk_is_read_again_when_one_it_may_not_see_was_forgotten_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also one that was handed over before the chunk was asked for."""
+    monkeypatch.setattr(limits, "TRANSACTIONS_MAX", 1)
+    journal = Journal()
+    hand_over(journal, "before", b"1")
+    window = Window(ORDERS, journal.open())
+    hand_over(journal, "after")  # no room for both
+    window.arrive(ChunkThatSees(), journal)
+    assert window.must_read_again
+
+
+def test_one_that_every_snapshot_sees_may_be_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "TRANSACTIONS_MAX", 1)
+    journal = Journal()
+    journal.settle(journal.open())
+    hand_over(journal, "seen", b"1")
+    journal.saw(ChunkThatSees(("seen",)))
+    older, newer = journal.open(), journal.open()
+    hand_over(journal, "next")
+    assert journal.has_all_unseen(older)
+    assert journal.has_all_unseen(newer)
+    assert not journal.must_settle
+
+
+def test_what_passes_while_nothing_is_loaded_is_not_noted() -> None:
+    journal = Journal()
+    journal.settle(journal.open())
+    journal.pass_by()
+    assert len(journal) == 0
+    assert journal.must_settle
 
 
 def test_changes_of_a_table_without_a_key_come_again_after_its_rows() -> None:
