@@ -5,7 +5,8 @@ Reproduce:  python -m bench.capture                   # everything, 3 rounds
             python -m bench.capture --database mariadb --only latency --tuned
 
 Both sides capture the same database into the same broker, and take turns; the next round begins
-with the other side. `--tuned` gives Debezium larger batches and queues than its defaults.
+with the other side. `--tuned` gives Debezium larger batches and queues than its defaults. Neither
+side tells the boundaries of transactions, as Debezium does not by default; `--boundaries`: both do.
 
 at_once   Both sides' places in the log are settled, then the load runs while nobody reads: one
           transaction that warms the sides up, and one that updates every row. Then each side starts
@@ -83,10 +84,18 @@ QUICK = Scale(warm_up_rows=60_000, rows=100_000, transactions=20_000, steady_s=1
 class Bench:
     """One database, one broker, and the captures of one round after another."""
 
-    def __init__(self, database: Database, bootstrap: str, scale: Scale, *, is_tuned: bool) -> None:
+    def __init__(
+        self,
+        database: Database,
+        bootstrap: str,
+        scale: Scale,
+        *,
+        is_tuned: bool,
+        has_boundaries: bool,
+    ) -> None:
         self.database, self.bootstrap, self.scale = database, bootstrap, scale
         self.results = CaptureResults()
-        self._is_tuned = is_tuned
+        self._is_tuned, self._has_boundaries = is_tuned, has_boundaries
         self._captures = 0
 
     @contextlib.contextmanager
@@ -107,7 +116,11 @@ class Bench:
         name = f"{side}{self._captures}"
         if side == "ours":
             return MillstreamCapture(
-                name, self.database, bootstrap=self.bootstrap, has_load=has_load
+                name,
+                self.database,
+                bootstrap=self.bootstrap,
+                has_load=has_load,
+                has_boundaries=self._has_boundaries,
             )
         return DebeziumCapture(
             name,
@@ -115,6 +128,7 @@ class Bench:
             bootstrap=self.bootstrap,
             has_load=has_load,
             is_tuned=self._is_tuned,
+            has_boundaries=self._has_boundaries,
         )
 
 
@@ -316,13 +330,20 @@ def main() -> None:
     parser.add_argument("--only", choices=QUESTIONS, action="append", help="repeatable")
     parser.add_argument("--database", choices=DATABASES, default="postgresql")
     parser.add_argument("--tuned", action="store_true", help="larger batches for Debezium")
+    parser.add_argument("--boundaries", action="store_true", help="of transactions, on both sides")
     parser.add_argument("--broker", choices=["millstream", "kafka"], default="millstream")
     given = parser.parse_args()
     rounds = given.rounds or (1 if given.quick else 3)
     others = OthersShare()
     with DATABASES[given.database]() as database, broker(given.broker) as bootstrap:
         scale = QUICK if given.quick else FULL
-        bench = Bench(database, bootstrap, scale, is_tuned=given.tuned)
+        bench = Bench(
+            database,
+            bootstrap,
+            scale,
+            is_tuned=given.tuned,
+            has_boundaries=given.boundaries,
+        )
         run_rounds(bench, given.only or list(QUESTIONS), rounds)
         versions = f"{database.version}, Debezium {database.debezium}"
     print(f"{versions}, {rounds} rounds; others used {others.percent():.0f} % of the CPU")

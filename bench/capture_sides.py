@@ -46,9 +46,18 @@ class Capture(Protocol):
 
 
 class MillstreamCapture:
-    def __init__(self, name: str, database: Database, *, bootstrap: str, has_load: bool) -> None:
+    def __init__(
+        self,
+        name: str,
+        database: Database,
+        *,
+        bootstrap: str,
+        has_load: bool,
+        has_boundaries: bool,
+    ) -> None:
         self._name, self._database = name, database
         self._bootstrap, self._has_load = bootstrap, has_load
+        self._has_boundaries = has_boundaries
         self._process: subprocess.Popen[bytes] | None = None
         self._output = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the capture
 
@@ -56,7 +65,8 @@ class MillstreamCapture:
         make_topics(self._bootstrap, [self.topic_of(table) for table in TABLES])
         tables = [word for table in TABLES for word in ("--table", table)]
         load = "--load" if self._has_load else "--no-load"
-        self._checked("add", self._name, self._database.url, *tables, load)
+        boundaries = "--boundaries" if self._has_boundaries else "--no-boundaries"
+        self._checked("add", self._name, self._database.url, *tables, load, boundaries)
         if not self._has_load:
             self._checked("run", self._name, "--once")
 
@@ -117,6 +127,7 @@ class DebeziumCapture:
         bootstrap: str,
         has_load: bool,
         is_tuned: bool,
+        has_boundaries: bool,
     ) -> None:
         self._name, self._database = name, database
         self._bootstrap, self._has_load = bootstrap, has_load
@@ -124,7 +135,10 @@ class DebeziumCapture:
             name,
             database.jars,
             bootstrap=bootstrap,
-            connector=database.connector(name, has_load=has_load),
+            connector={
+                **database.connector(name, has_load=has_load),
+                "provide.transaction.metadata": str(has_boundaries).lower(),
+            },
             is_tuned=is_tuned,
         )
 

@@ -310,6 +310,7 @@ class App:
         load: "Load" = "all",
         outbox: str | None = None,
         partitions: int | None = None,
+        boundaries: bool = True,
         retained_max: str | int | None = None,
         at_retained_max: "AtRetainedMax" = "warn",
     ) -> Capture:
@@ -320,7 +321,8 @@ class App:
         called otherwise. `name`: of the capture and its topics, if not the database's. `mode`: log,
         or triggers where the log may not be read. `load`: all, or none of the rows that are there
         already. `outbox`: a table whose rows become events. `partitions`: of the topics that are
-        made. `retained_max`: how much of its log the database may keep for this, "10GiB", and
+        made. `boundaries`: whether a topic tells where each transaction begins and ends.
+        `retained_max`: how much of its log the database may keep for this, "10GiB", and
         `at_retained_max`: what is done then, warn, stop or drop.
         """
         limit = parse_size(retained_max) if isinstance(retained_max, str) else retained_max
@@ -332,6 +334,7 @@ class App:
             load=load,
             outbox=outbox,
             partitions=partitions,
+            has_boundaries=boundaries,
             retained_bytes_max=limit,
             at_retained_max=at_retained_max,
         )

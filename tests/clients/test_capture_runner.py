@@ -32,7 +32,7 @@ from millstream.capture.log_writer import LogWriter, RecordTooLarge
 from millstream.capture.position_record import CaptureRecords, Position, position_note, status_note
 from millstream.capture.runner import CaptureRunner, CaptureTakenOver, CaptureUnknown
 from millstream.capture.source import CannotCapture, Finding, SourceInterrupted, SourceLost
-from millstream.capture.streaming import BATCH_CHANGES_MAX
+from millstream.capture.streaming import NEW_BATCH
 from millstream.capture.watch import RetainedTooMuch
 from millstream.schemas.avro_schema import schema_to_avro
 from millstream.schemas.schema_topic import SchemaTopic
@@ -213,7 +213,7 @@ def test_a_change_of_now_is_read_while_the_capture_runs(trial: Trial) -> None:
 def test_a_large_transaction_comes_whole(trial: Trial) -> None:
     """More changes than one batch has."""
     trial.define(has_boundaries=False)
-    count = BATCH_CHANGES_MAX + 1
+    count = NEW_BATCH.changes_max + 1
     trial.database.commit(*(created(trial.orders, order(number)) for number in range(count)))
     trial.run_once()
     sources = [value["source"] for value in trial.values("orders")]

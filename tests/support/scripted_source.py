@@ -12,7 +12,7 @@ it goes on while a capture is restarted.
 import json
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from millstream.base.schema import Scalar
@@ -199,7 +199,7 @@ class ScriptedSource:
             if isinstance(step, Exception):
                 self._take_out(at, step)
             else:
-                yield replace(step, changes=iter(tuple(step.changes)))
+                yield step._replace(changes=iter(tuple(step.changes)))
 
     def is_past(self, position: str, other: str) -> bool:
         return number_of(position) >= number_of(other)

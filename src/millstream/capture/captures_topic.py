@@ -35,7 +35,8 @@ from millstream.capture.position_record import (
 
 POLL_SECONDS = 0.2
 MESSAGES_MAX = 500
-CONFIG = {"cleanup.policy": "compact", "segment.bytes": str(16 << 20)}
+# A commit of a capture is a record or two. What compaction has not reached is read at every start.
+CONFIG = {"cleanup.policy": "compact", "segment.bytes": str(1 << 20)}
 
 
 def make_captures_topic(topics: Topics) -> None:
@@ -66,7 +67,7 @@ class CapturesTopic:
             }
         )
         names = [run_topic(capture)] if capture is not None else self._run_topics()
-        self._unread = {TOPIC, *names}
+        self._unread, self._names = {TOPIC, *names}, frozenset(names)
         self._consumer.assign([TopicPartition(name, 0, 0) for name in self._unread])
 
     def _run_topics(self) -> list[str]:
@@ -96,6 +97,11 @@ class CapturesTopic:
             self._take(message)
         return bool(found)
 
+    @property
+    def has_all(self) -> bool:
+        """Whether those that are defined by now are all read."""
+        return all(run_topic(name) in self._names for name, _ in self.book.defined())
+
     def close(self) -> None:
         self._consumer.close()
 
@@ -107,6 +113,30 @@ class CapturesTopic:
             self._unread.discard(message.topic() or "")
         elif not error.retriable() and error.name() not in ("_TRANSPORT", "_ALL_BROKERS_DOWN"):
             raise error_from(error, self._client, doing=f"read {TOPIC}") from KafkaException(error)
+
+
+class FollowedCaptures:
+    """For who looks again and again: only what came since is read."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._captures = self._opened()
+
+    def look(self) -> CaptureBook:
+        while self._captures.follow():
+            pass
+        if not self._captures.has_all:  # one that was not run yet has no topic of its own
+            self._captures.close()
+            self._captures = self._opened()
+        return self._captures.book
+
+    def _opened(self) -> CapturesTopic:
+        captures = CapturesTopic(self._client)
+        captures.read_to_end()
+        return captures
+
+    def close(self) -> None:
+        self._captures.close()
 
 
 def write_wanted(client: Client, notes: Sequence[Note]) -> None:

@@ -72,13 +72,13 @@ class Message(NamedTuple):
     content: bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Transaction:
+class Transaction(NamedTuple):
     """A committed transaction, whole. `changes` can be iterated once, and may be on disk.
 
     `commit`: its position in the database's order of commits, as text that names it for ever.
     `resume`: where to go on after it. `reloads`: tables whose rows were rewritten without changes
-    being logged; they are to be loaded anew.
+    being logged; they are to be loaded anew. `facts`: what this kind of database has more to say
+    in `source` of its records, as members of a JSON object that follow others: `,"lsn":42`.
     """
 
     commit: str
@@ -87,6 +87,7 @@ class Transaction:
     at_ms: int
     changes: Iterable[Change | Message]
     reloads: tuple[str, ...] = ()
+    facts: bytes = b""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

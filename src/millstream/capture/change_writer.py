@@ -10,13 +10,21 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from millstream.base.clock import Clock
-from millstream.capture.change import TRUNCATED, CapturedTable, Change, Message, Transaction
+from millstream.capture.change import (
+    DELETED,
+    TRUNCATED,
+    CapturedTable,
+    Change,
+    Message,
+    Transaction,
+)
 from millstream.capture.definition import CaptureDefinition
 from millstream.capture.envelope import (
     Envelope,
     Place,
     begin_of,
     end_of,
+    facts_at,
     has_tombstone,
     key_of,
     place_of,
@@ -42,6 +50,7 @@ class KnownTable(NamedTuple):
 
     given: CapturedTable  # kept, so that no other table gets its identity
     table: CapturedTable
+    topic: str
     source: bytes
     is_outbox: bool
     avro: "AvroValues | None"
@@ -78,25 +87,34 @@ class ChangeWriter:
         self._tables: dict[int, KnownTable] = {}
         self._notes: list[Note] = []
         self._outbox_keys: dict[CapturedTable, list[bytes]] = {}
+        self._has_boundaries_topic = False
 
     def write_transaction(
-        self, transaction: Transaction, changes: Iterable[Change | Message]
+        self, transaction: Transaction, changes: Iterable[Change | Message], *, read_ms: int
     ) -> int:
         """How many changes it had."""
-        place = place_of(transaction, read_ms=self._now_ms())
-        counts: dict[str, int] = {}
-        seq = -1
+        place = place_of(transaction, read_ms=read_ms)
+        if self._definition.has_boundaries:
+            return self._write_between_boundaries(transaction, changes, place)
+        write, seq = self._write, -1
+        for seq, change in enumerate(changes):
+            write(change, place, seq)
+        return seq + 1
+
+    def _write_between_boundaries(
+        self, transaction: Transaction, changes: Iterable[Change | Message], place: Place
+    ) -> int:
+        topic, counts, seq = self._definition.transactions_topic, dict[str, int](), -1
         for seq, change in enumerate(changes):
             if not seq:
-                self._write_begin(transaction)
-            if isinstance(change, Message):
-                self._write_message(change, place, seq)
-            else:
+                self._make_boundaries_topic()
+                self._writer.put(topic, *begin_of(transaction))
+            if isinstance(change, Change):
                 name = change.table.name
                 counts[name] = counts.get(name, 0) + 1
-                self._write(change, place, seq)
+            self._write(change, place, seq)
         if seq >= 0:
-            self._write_end(transaction, counts)
+            self._writer.put(topic, *end_of(transaction, counts))
         return seq + 1
 
     def write_again(self, change: Change, transaction: Transaction, seq: int) -> None:
@@ -106,7 +124,7 @@ class ChangeWriter:
     def write_loaded(self, changes: Iterable[Change], position: str) -> int:
         """Rows as they were when the stream was at `position`."""
         now_ms = self._now_ms()
-        place = Place(position, at_ms=now_ms, read_ms=now_ms)
+        place = Place(position, at_ms=now_ms, read_ms=now_ms, facts=facts_at(position))
         seq = -1
         for seq, change in enumerate(changes):
             self._write(change, place, seq)
@@ -145,21 +163,23 @@ class ChangeWriter:
         )
         is_outbox = self._definition.is_outbox(table.name)
         avro = self._avro.values_of(table) if self._avro and not is_outbox else None
-        return KnownTable(given, table, self._envelope.source_of(table), is_outbox, avro)
+        source = self._envelope.source_of(table)
+        return KnownTable(given, table, table.topic, source, is_outbox, avro)
 
-    def _write(self, change: Change, place: Place, seq: int) -> None:
+    def _write(self, change: Change | Message, place: Place, seq: int) -> None:
+        if isinstance(change, Message):
+            return self._write_message(change, place, seq)
         known = self._tables.get(id(change.table)) or self.know(change.table)
         if known.is_outbox:
             return self._write_event(change)
-        key, value = key_of(change), value_of(change, known.source, place, seq)
+        value = value_of(change, known.source, place, seq)
         if known.avro is not None:
-            return self._wait(known, change, key, value)
-        topic = known.table.topic
+            return self._wait(known, change, key_of(change), value)
         if change.op == TRUNCATED:
-            return self._writer.put_everywhere(topic, key, value)
-        self._writer.put(topic, key, value)
-        if has_tombstone(change):
-            self._writer.put(topic, key, None)
+            return self._writer.put_everywhere(known.topic, key_of(change), value)
+        self._writer.put(known.topic, change.key, value)
+        if change.op == DELETED and has_tombstone(change):
+            self._writer.put(known.topic, change.key, None)
         return None
 
     def _wait(self, known: KnownTable, change: Change, key: bytes | None, value: bytes) -> None:
@@ -174,7 +194,7 @@ class ChangeWriter:
         waiting, self._waiting = self._waiting, []
         values = encoded_as_avro(waiting)
         for number, one in enumerate(waiting):
-            topic, value = one.known.table.topic, values.get(number)
+            topic, value = one.known.topic, values.get(number)
             if one.is_everywhere:
                 self._writer.put_everywhere(topic, one.key, value)
             else:
@@ -202,14 +222,10 @@ class ChangeWriter:
         self._writer.make_topic(topic)
         self._writer.put(topic, key, value)
 
-    def _write_begin(self, transaction: Transaction) -> None:
-        if self._definition.has_boundaries:
+    def _make_boundaries_topic(self) -> None:
+        if not self._has_boundaries_topic:
             self._writer.make_topic(self._definition.transactions_topic)
-            self._writer.put(self._definition.transactions_topic, *begin_of(transaction))
-
-    def _write_end(self, transaction: Transaction, counts: dict[str, int]) -> None:
-        if self._definition.has_boundaries:
-            self._writer.put(self._definition.transactions_topic, *end_of(transaction, counts))
+            self._has_boundaries_topic = True
 
 
 def encoded_as_avro(waiting: Sequence[Waiting]) -> dict[int, bytes]:

@@ -6,12 +6,13 @@ is next started. A capture that nobody runs is dropped by whoever runs it next (
 
 import contextlib
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from millstream.base.errors import Rejected
 from millstream.capture.captures_topic import (
     CapturesTopic,
+    FollowedCaptures,
     make_captures_topic,
     write_wanted,
 )
@@ -69,6 +70,12 @@ class CaptureControl:
     def captures(self) -> dict[str, CaptureRecords]:
         """All that are defined, as they are now."""
         return dict(self._book().defined())
+
+    @contextlib.contextmanager
+    def followed(self) -> Iterator[Callable[[], dict[str, CaptureRecords]]]:
+        """For who asks again and again."""
+        with contextlib.closing(FollowedCaptures(self._client)) as followed:
+            yield lambda: dict(followed.look().defined())
 
     def capture(self, name: str) -> CaptureRecords:
         book = self._book()

@@ -31,7 +31,8 @@ from millstream.capture.change import (
 TRUNCATED_KEY = b"{}"
 NULL, BEFORE, AFTER = b"null", b'{"before":', b',"after":'
 _encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
-OPS = {op: op.encode() for op in "cudrtm"}
+# What stands between a change's number in its transaction and the time when it was read.
+OPS = {op: b'},"op":"%b","ts_ms":' % op.encode() for op in "cudrtm"}
 
 
 class Encoded(NamedTuple):
@@ -45,19 +46,21 @@ class Place:
     """What all records of one transaction say of it. Rows of the initial load have none: they were
     so when the stream was at `commit`."""
 
-    __slots__ = ("_middle", "_read_ms")
+    __slots__ = ("middle", "read")
 
     def __init__(
-        self, commit: str, *, at_ms: int, read_ms: int, transaction_id: str | None = None
+        self,
+        commit: str,
+        *,
+        at_ms: int,
+        read_ms: int,
+        transaction_id: str | None = None,
+        facts: bytes = b"",
     ) -> None:
         transaction = NULL if transaction_id is None else _quoted(transaction_id)
-        facts = (at_ms, transaction, _quoted(commit), _lsn(commit))
-        self._middle = b'"ts_ms":%d,"txId":%b,"commit":%b%b,"seq":' % facts
-        self._read_ms = read_ms
-
-    def rest(self, op: str, seq: int) -> bytes:
-        """The second half of `source`, and what follows it."""
-        return b'%b%d},"op":"%b","ts_ms":%d' % (self._middle, seq, OPS[op], self._read_ms)
+        known = (at_ms, transaction, _quoted(commit), facts)
+        self.middle = b'"ts_ms":%d,"txId":%b,"commit":%b%b,"seq":' % known
+        self.read = b"%d" % read_ms
 
 
 class Envelope:
@@ -82,23 +85,20 @@ class Envelope:
         key = _json({"prefix": message.prefix})
         told = _json({"prefix": message.prefix, "content": content})
         half = b'{"source":{%b,' % _inner({**self._about, "schema": "", "table": ""})
-        return Encoded(key, b'%b%b,"message":%b}' % (half, place.rest(MESSAGE, seq), told))
+        rest = (place.middle, b"%d" % seq, OPS[MESSAGE], place.read, b',"message":', told, b"}")
+        return Encoded(key, b"".join((half, *rest)))
 
 
 def place_of(transaction: Transaction, *, read_ms: int) -> Place:
-    return Place(
-        transaction.commit,
-        at_ms=transaction.at_ms,
-        read_ms=read_ms,
-        transaction_id=transaction.id,
-    )
+    commit, _, number, at_ms, _, _, facts = transaction
+    return Place(commit, at_ms=at_ms, read_ms=read_ms, transaction_id=number, facts=facts)
 
 
 def value_of(change: Change, source: bytes, place: Place, seq: int) -> bytes:
     _, op, _, before, after, unavailable = change
     tail = b',"unavailable":%b}' % _json(list(unavailable)) if unavailable else b"}"
-    rest = place.rest(op, seq)
-    return b"".join((BEFORE, before or NULL, AFTER, after or NULL, source, rest, tail))
+    rows = (BEFORE, before or NULL, AFTER, after or NULL)
+    return b"".join((*rows, source, place.middle, b"%d" % seq, OPS[op], place.read, tail))
 
 
 def key_of(change: Change) -> bytes | None:
@@ -137,9 +137,9 @@ def _split_name(name: str) -> dict[str, str]:
     return {"schema": schema, "table": table}
 
 
-def _lsn(commit: str) -> bytes:
-    """PostgreSQL's positions as the number that Debezium gives."""
-    high, slash, low = commit.partition("/")
+def facts_at(position: str) -> bytes:
+    """Of rows that were read: PostgreSQL's positions as the number that Debezium gives."""
+    high, slash, low = position.partition("/")
     try:
         return b',"lsn":%d' % ((int(high, 16) << 32) + int(low, 16)) if slash else b""
     except ValueError:

@@ -37,8 +37,8 @@ CLOSE_SECONDS = 5.0
 ROOM_SECONDS = 0.01
 # A row that is larger stops its capture: what waits to be sent must fit into memory.
 RECORD_BYTES_MAX = 8 * MIB
-# What waits to be sent: a second of a fast source, and the larger part of a capture's memory.
-QUEUE_KBYTES_MAX = 16 << 10
+# What waits to be sent: half a second of a fast source, and the larger part of a capture's memory.
+QUEUE_KBYTES_MAX = 8 << 10
 QUEUE_RECORDS_MAX = 500_000
 PRODUCER = {
     "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,

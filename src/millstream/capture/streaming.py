@@ -8,7 +8,7 @@ last committed position, and nothing is written twice or left out.
 
 import contextlib
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from millstream.base.clock import Clock
 from millstream.capture.change import Quiet, Transaction
@@ -22,14 +22,22 @@ from millstream.capture.source import Source
 # "changed": something else is wanted of it, by the next run.
 End = Literal["stopped", "caught up", "changed", "dropped"]
 
+
 # A batch ends with the transaction that makes it this large or this old. Readers see its changes
 # only then: what waits here is seen later. Changes that are old already may wait longer: a commit
 # takes some milliseconds, in which nothing is read.
-BATCH_CHANGES_MAX = 10_000
-BATCH_AGE_MS_MAX = 50
+class BatchSize(NamedTuple):
+    changes_max: int
+    age_ms_max: int
+
+    def until(self, now_ms: int) -> tuple[int, int]:
+        """How many changes, and until when, for one that begins now."""
+        return self.changes_max, now_ms + self.age_ms_max
+
+
+NEW_BATCH = BatchSize(10_000, 50)
+OLD_BATCH = BatchSize(50_000, 500)
 OLD_CHANGES_MS = 1_000
-OLD_BATCH_CHANGES_MAX = 50_000
-OLD_BATCH_AGE_MS_MAX = 500
 CHORES_EVERY_MS = 1_000
 QUIET_SECONDS = 1.0
 QUIET_SECONDS_LOADING = 0.01
@@ -79,8 +87,9 @@ class Streaming:
         self._now_ms = now_ms
         self.counts = Counts()
         self.behind_ms: int | None = None
-        self._batch_changes, self._batch_began_ms, self._has_waited = 0, 0, False
-        self._looked_ms = 0
+        self._batch_changes, self._has_waited = 0, False
+        self._batch_limits = NEW_BATCH.until(0)
+        self._looked_ms = self._seen_ms = 0  # the clock, read once for each step
 
     @property
     def position(self) -> Position:
@@ -92,6 +101,7 @@ class Streaming:
     def follow(self, *, until: str | None = None) -> End:
         """Until something ends it, or all up to `until` is written, and all rows are loaded."""
         for step in self._source.stream(self._resume):
+            self._seen_ms = self._now_ms()
             if isinstance(step, Transaction):
                 self._take(step)
             else:
@@ -132,24 +142,28 @@ class Streaming:
     def _take(self, transaction: Transaction) -> None:
         self._has_waited = False
         if not self._batch_changes:
-            self._batch_began_ms = self._now_ms()
+            self._begin_batch(transaction)
         followed = self.loading.followed(transaction)
-        count = self._changes.write_transaction(transaction, followed)
+        count = self._changes.write_transaction(transaction, followed, read_ms=self._seen_ms)
         self._count(transaction, count)
         if self._batch_changes and self._is_batch_full():
             self.commit()
 
+    def _begin_batch(self, transaction: Transaction) -> None:
+        is_old = self._seen_ms - transaction.at_ms >= OLD_CHANGES_MS
+        self._batch_limits = (OLD_BATCH if is_old else NEW_BATCH).until(self._seen_ms)
+
     def _count(self, transaction: Transaction, count: int) -> None:
         self._batch_changes += count
-        self.counts.transactions += 1
-        self.counts.changes += count
-        self.behind_ms = max(0, self._now_ms() - transaction.at_ms)
-        self._resume, self._commit = transaction.resume, transaction.commit
-        self._at_ms = transaction.at_ms
+        counts = self.counts
+        counts.transactions += 1
+        counts.changes += count
+        self._commit, self._resume, _, self._at_ms, *_ = transaction
+        self.behind_ms = max(0, self._seen_ms - self._at_ms)
 
     def _is_batch_full(self) -> bool:
-        age_ms = self._now_ms() - self._batch_began_ms
-        return is_batch_full(self._batch_changes, age_ms, behind_ms=self.behind_ms or 0)
+        changes_max, until_ms = self._batch_limits
+        return self._batch_changes >= changes_max or self._seen_ms >= until_ms
 
     def _rest(self, quiet: Quiet) -> None:
         self._resume = quiet.resume
@@ -169,10 +183,9 @@ class Streaming:
         return is_old and is_open and not self._is_batch_full()
 
     def _look(self) -> End | None:
-        now_ms = self._now_ms()
-        if now_ms - self._looked_ms < CHORES_EVERY_MS:
+        if self._seen_ms - self._looked_ms < CHORES_EVERY_MS:
             return None
-        self._looked_ms = now_ms
+        self._looked_ms = self._seen_ms
         return self._chores.look(self)
 
     # --- what comes with the changes ----------------------------------------------------------
@@ -191,13 +204,6 @@ class Streaming:
         for table, keys in self._changes.take_outbox_keys().items():
             if isinstance(self._source, DeletesRows):
                 self._source.delete_rows(table, keys)
-
-
-def is_batch_full(changes: int, age_ms: int, *, behind_ms: int) -> bool:
-    """`behind_ms`: how old the last change was when it was written."""
-    if behind_ms >= OLD_CHANGES_MS:
-        return changes >= OLD_BATCH_CHANGES_MAX or age_ms >= OLD_BATCH_AGE_MS_MAX
-    return changes >= BATCH_CHANGES_MAX or age_ms >= BATCH_AGE_MS_MAX
 
 
 def position_now(source: Source) -> str | None:

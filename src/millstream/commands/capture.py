@@ -99,6 +99,17 @@ def add(
         int | None,
         typer.Option(metavar="N", help="Of the topics that are made; else the broker's default."),
     ] = None,
+    boundaries: Annotated[
+        bool,
+        typer.Option(
+            "--boundaries/--no-boundaries",
+            help="Whether the topic NAME.transactions tells where each transaction begins and "
+            "ends: two more records for each.",
+        ),
+    ] = True,
+    encoding: Annotated[
+        str, typer.Option(metavar="FORM", help="Of the records: json or avro.")
+    ] = "json",
     retained_max: Annotated[
         str | None,
         typer.Option(
@@ -139,6 +150,8 @@ def add(
         outbox=outbox,
         load="all" if load else "none",
         partitions=partitions,
+        has_boundaries=boundaries,
+        encoding=encoding,  # type: ignore[arg-type]  # checked there
         retained_bytes_max=_size(retained_max),
         at_retained_max=at_retained_max,  # type: ignore[arg-type]  # checked there
     )
@@ -365,9 +378,14 @@ def run(
     client = _client(brokers)
     orders = [CaptureOrder(capture=name, client=_plain(client), once=once) for name in chosen]
     processes = CaptureProcesses(orders)
-    with terminate_as_interrupt(), _running(processes), shown_captures(as_json=json) as look:
+    with (
+        terminate_as_interrupt(),
+        _running(processes),
+        control.followed() as captures,
+        shown_captures(as_json=json) as look,
+    ):
         while not processes.wait(LOOK_SECONDS / len(orders)):
-            there = control.captures()
+            there = captures()
             look(_facts({name: there[name] for name in chosen if name in there}))
     processes.require_well()
     if not json:

@@ -13,6 +13,7 @@ from millstream.capture.envelope import (
     Place,
     begin_of,
     end_of,
+    facts_at,
     has_tombstone,
     key_of,
     place_of,
@@ -23,7 +24,12 @@ from tests.support.scripted_source import created, deleted, table_of, truncated,
 ORDERS = table_of("orders")
 WITHOUT_KEY = table_of("visits", key=())
 TRANSACTION = Transaction(
-    commit="1/2A", resume="1/2B", id="731", at_ms=1_760_000_000_000, changes=()
+    commit="1/2A",
+    resume="1/2B",
+    id="731",
+    at_ms=1_760_000_000_000,
+    changes=(),
+    facts=b',"lsn":4294967338',
 )
 ENVELOPE = Envelope(capture="shop", kind="postgresql", database="shopdb")
 
@@ -94,7 +100,11 @@ def test_a_position_of_another_database_is_text_and_no_lsn(commit: str) -> None:
     source = decoded(created(ORDERS, {"id": 1}), transaction=transaction)["source"]
     assert source["commit"] == commit
     assert source["txId"] == 'x"y'
-    assert "lsn" not in source
+    assert facts_at(commit) == b""
+
+
+def test_a_position_of_postgresql_has_its_number() -> None:
+    assert facts_at("1/2A") == b',"lsn":%d' % ((1 << 32) + 0x2A)
 
 
 def test_a_loaded_row_belongs_to_no_transaction() -> None:

@@ -14,7 +14,6 @@ from millstream.capture.status import (
     status_from_json,
     with_lag,
 )
-from millstream.capture.streaming import is_batch_full
 
 
 def definition(retained_bytes_max: int | None) -> CaptureDefinition:
@@ -80,20 +79,3 @@ def test_pauses_grow_up_to_a_limit() -> None:
     assert pauses == sorted(pauses)
     assert pauses[0] < 1
     assert pauses[-1] == pause_seconds(5_000) == PAUSE_SECONDS_MAX
-
-
-@pytest.mark.parametrize(
-    ("changes", "age_ms", "behind_ms", "is_full"),
-    [
-        (9_999, 49, 0, False),
-        (10_000, 0, 0, True),
-        (1, 50, 999, True),
-        (49_999, 499, 1_000, False),
-        (50_000, 0, 1_000, True),
-        (1, 500, 1_000, True),
-    ],
-)
-def test_a_batch_of_old_changes_may_be_larger(
-    changes: int, age_ms: int, behind_ms: int, is_full: bool
-) -> None:
-    assert is_batch_full(changes, age_ms, behind_ms=behind_ms) is is_full

@@ -15,7 +15,7 @@ truncate, the rows, and once more those changes that are newer than the rows; if
 does the truncate. Who follows the topic from a truncate on has every row once.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, cast
 
@@ -125,9 +125,26 @@ class Course:
 
     def followed(self, transaction: Transaction) -> Iterator[Change | Message]:
         """The transaction's changes, noted as they pass; each is noted before it is written."""
-        noted = self._journal.enter(transaction, self._loading) if self._loading else None
-        if noted is None:
-            self._journal.pass_by()
+        if self._loading:
+            return self._noted(transaction)
+        self._journal.pass_by()
+        return self._passed_by(transaction)
+
+    def _passed_by(self, transaction: Transaction) -> Iterator[Change | Message]:
+        """While nothing is loaded."""
+        table: CapturedTable | None = None
+        for change in transaction.changes:
+            if isinstance(change, Change):
+                if change.table is not table:
+                    table = self._known(change.table)
+                if change.op == TRUNCATED and table.key:
+                    self._truncate(None, table)
+            yield change
+        if transaction.reloads:
+            self._reload(transaction.reloads)
+
+    def _noted(self, transaction: Transaction) -> Iterator[Change | Message]:
+        noted = self._journal.enter(transaction, self._loading)
         table: CapturedTable | None = None
         note: Callable[[int, Change], None] | None = None
         for seq, change in enumerate(transaction.changes):
@@ -141,7 +158,10 @@ class Course:
                 elif note is not None:
                     note(seq, change)
             yield change
-        for name in transaction.reloads:
+        self._reload(transaction.reloads)
+
+    def _reload(self, names: Iterable[str]) -> None:
+        for name in names:
             if name in self._courses:
                 self.reload(name)
 
@@ -157,11 +177,9 @@ class Course:
             self._courses[table.name].table = table
         return table
 
-    def _note(
-        self, noted: Noted | None, table: CapturedTable
-    ) -> Callable[[int, Change], None] | None:
+    def _note(self, noted: Noted, table: CapturedTable) -> Callable[[int, Change], None] | None:
         course = self._courses.get(table.name)
-        if noted is None or course is None or course.load.phase is Phase.DONE:
+        if course is None or course.load.phase is Phase.DONE:
             return None
         blind = [one for one in course.windows() if one.is_blind_to(noted.transaction)]
         return (

@@ -86,10 +86,7 @@ class ReplicationConnection:
 
     def receive(self) -> bytes | None:
         """The next message of the log; None when there is none now. Keepalives end here."""
-        while True:
-            message = self._next()
-            if message is None:
-                return None
+        while (message := self._next()) is not None:
             if message[0] == WAL_DATA:
                 return message[WAL_DATA_HEADER_BYTES:]
             if message[0] != KEEPALIVE:
@@ -98,6 +95,7 @@ class ReplicationConnection:
             self.received = max(self.received, keepalive.end_lsn)
             if keepalive.must_reply:
                 self.tell()
+        return None
 
     def _next(self) -> bytes | None:
         """libpq looks into its own buffer first, and into the socket only when it is told to."""

@@ -6,11 +6,11 @@ commit may be before that place, and whoever went on from there would never see 
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Final, Protocol
+from collections.abc import Callable, Iterator
+from typing import Final, Protocol
 
 from millstream.capture.change import Quiet, Transaction
-from millstream.capture.postgres.lsn import lsn_from_text, lsn_to_text
+from millstream.capture.postgres.lsn import lsn_to_text
 from millstream.capture.postgres.transactions import Transactions
 
 # The caller wants to do other things this often, also while messages come without a pause.
@@ -47,9 +47,10 @@ def follow(
                 break
             transaction = transactions.put(message)
             if transaction is not None:
-                position = max(position, lsn_from_text(transaction.resume))
+                position = max(position, transactions.end_lsn)
                 yield transaction
-                _exhaust(transaction.changes)
+                for _ in transaction.changes:  # what nobody read says of tables what counts later
+                    pass
         connection.tell_if_due()
         if message is not None and time.monotonic() - quiet_at < QUIET_SECONDS:
             continue
@@ -59,9 +60,3 @@ def follow(
         if message is None:
             connection.wait(wait_seconds())
         quiet_at = time.monotonic()
-
-
-def _exhaust(changes: Iterable[Any]) -> None:
-    """What was not read of a transaction says of tables what counts for the next ones."""
-    for _ in changes:
-        pass

@@ -8,12 +8,13 @@ import contextlib
 import struct
 import tempfile
 from collections.abc import Callable, Iterator
+from itertools import chain
 from typing import IO
 
 from millstream.capture.source import SourceInterrupted
 
 # The memory that one transaction may take. Small ones, nearly all, never see the disk.
-MEMORY_BYTES_MAX = 8 * 1024 * 1024
+MEMORY_BYTES_MAX = 2 * 1024 * 1024
 READ_BYTES = 1024 * 1024
 _ENTRY = struct.Struct(">II")
 # What an entry takes in memory besides its bytes.
@@ -35,7 +36,9 @@ class SpoolUnwritable(SourceInterrupted):
 
 
 class Spool:
-    """Written once, then read once, in order."""
+    """Written once, then read once, in order. Every transaction has one: it is made quickly."""
+
+    __slots__ = ("_entries", "_file", "_memory_bytes", "_memory_bytes_max", "_open_file", "count")
 
     def __init__(
         self,
@@ -43,8 +46,7 @@ class Spool:
         memory_bytes_max: int = MEMORY_BYTES_MAX,
         open_file: Callable[[], IO[bytes]] | None = None,
     ) -> None:
-        self._memory_bytes_max = memory_bytes_max
-        self._open_file = open_file or _temporary_file
+        self._memory_bytes_max, self._open_file = memory_bytes_max, open_file
         self._entries: list[Entry] = []
         self._memory_bytes = 0
         self._file: IO[bytes] | None = None
@@ -62,9 +64,9 @@ class Spool:
             self._move_to_disk()
 
     def __iter__(self) -> Iterator[Entry]:
-        if self._file is not None:
-            yield from _entries_of(self._file)
-        yield from self._entries
+        if self._file is None:
+            return iter(self._entries)
+        return chain(_entries_of(self._file), self._entries)
 
     def close(self) -> None:
         self._entries = []
@@ -78,7 +80,7 @@ class Spool:
         parts = [pack(len(message), xid) + message for xid, message in self._entries]
         try:
             if self._file is None:
-                self._file = self._open_file()
+                self._file = (self._open_file or _temporary_file)()
             self._file.write(b"".join(parts))
         except OSError as error:
             raise SpoolUnwritable(messages=self.count, reason=str(error)) from error

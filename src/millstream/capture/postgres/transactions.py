@@ -46,6 +46,8 @@ class Relations(Protocol):
 class _Open:
     """A transaction that has not ended yet."""
 
+    __slots__ = ("has_changes", "rewrites", "rolled_back", "spool", "xid")
+
     def __init__(self, xid: int) -> None:
         self.xid = xid
         self.spool = Spool()
@@ -55,6 +57,8 @@ class _Open:
 
     def reloads(self) -> tuple[str, ...]:
         """Each table once, in order."""
+        if not self.rewrites:
+            return ()
         kept = [table for xid, table in self.rewrites if xid not in self.rolled_back]
         return tuple(dict.fromkeys(kept))
 
@@ -70,6 +74,7 @@ class Transactions:
         self._plain: _Open | None = None
         self._streamed: dict[int, _Open] = {}
         self._block: _Open | None = None
+        self.end_lsn = 0  # of the last transaction that ended
 
     @property
     def is_inside(self) -> bool:
@@ -83,22 +88,26 @@ class Transactions:
 
     def put(self, message: bytes) -> Transaction | None:
         """The transaction that ended with this message, if it has anything for us."""
-        kind = message[0]
+        kind, plain = message[0], self._plain
         if self._block is not None and kind != wire.STREAM_STOP:
             self._keep(self._block, int.from_bytes(message[1:5]), message[:1] + message[5:])
-        elif kind in _ROWS and self._plain is not None:
-            self._plain.has_changes = True
-            self._plain.spool.append(self._plain.xid, message)
-        else:
+        elif plain is None:
             return self._put_control(kind, message)
+        elif kind in _ROWS:
+            plain.has_changes = True
+            plain.spool.append(plain.xid, message)
+        elif kind == wire.COMMIT:
+            self._plain = None
+            return self._committed(plain, wire.read_commit(message))
+        else:
+            self._keep(plain, plain.xid, message)
         return None
 
     def _put_control(self, kind: int, message: bytes) -> Transaction | None:
+        """Outside of a plain transaction."""
         match kind:
             case wire.BEGIN:
                 self._plain = _Open(wire.read_begin_xid(message))
-            case wire.COMMIT:
-                return self._committed(self._take_plain(message), wire.read_commit(message))
             case wire.STREAM_START:
                 xid = int.from_bytes(message[1:5])
                 self._block = self._streamed.setdefault(xid, _Open(xid))
@@ -109,19 +118,13 @@ class Transactions:
                 return self._committed(self._streamed.pop(xid, _Open(xid)), commit)
             case wire.STREAM_ABORT:
                 self._roll_back(*wire.read_stream_abort(message))
-            case _ if self._plain is not None:
-                self._keep(self._plain, self._plain.xid, message)
             case wire.MESSAGE:
                 pass  # outside of any transaction: nobody can say whether it counts
+            case wire.COMMIT:
+                raise wire.BadMessage("a commit without a begin", message)
             case _:
                 raise wire.BadMessage("a message outside of a transaction", message)
         return None
-
-    def _take_plain(self, message: bytes) -> _Open:
-        if self._plain is None:
-            raise wire.BadMessage("a commit without a begin", message)
-        found, self._plain = self._plain, None
-        return found
 
     def _keep(self, transaction: _Open, xid: int, message: bytes) -> None:
         kind = message[0]
@@ -143,19 +146,20 @@ class Transactions:
             self._streamed[xid].rolled_back.add(sub_xid)
 
     def _committed(self, transaction: _Open, commit: wire.Commit) -> Transaction | None:
-        changes = self._changes(transaction)
-        reloads = transaction.reloads()
+        self.end_lsn = commit.end_lsn
+        changes, reloads = self._changes(transaction), transaction.reloads()
         if not transaction.has_changes and not reloads:
             for _ in changes:  # what it says of tables counts for later ones
                 pass
             return None
         return Transaction(
-            commit=lsn_to_text(commit.commit_lsn),
-            resume=lsn_to_text(commit.end_lsn),
-            id=str(transaction.xid),
-            at_ms=commit.at_ms,
-            changes=changes,
-            reloads=reloads,
+            lsn_to_text(commit.commit_lsn),
+            lsn_to_text(commit.end_lsn),
+            str(transaction.xid),
+            commit.at_ms,
+            changes,
+            reloads,
+            b',"lsn":%d' % commit.commit_lsn,
         )
 
     def _changes(self, transaction: _Open) -> Iterator[Change | Message]:
