@@ -21,13 +21,13 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not re-expo
     ConfigResource,
 )
 
+from millstream.base.log_clients import LogRefused, WriterFenced
 from millstream.base.quantity import MIB
 from millstream.base.schema import Scalar
 from millstream.capture.change import Message
 from millstream.capture.control import CaptureControl, CaptureThere, NoSuchCapture, NotItsTable
 from millstream.capture.definition import CaptureDefinition
 from millstream.capture.envelope import TRUNCATED_KEY
-from millstream.capture.log_clients import LogRefused, WriterFenced
 from millstream.capture.log_writer import LogWriter, RecordTooLarge
 from millstream.capture.position_record import CaptureRecords, Position, position_note, status_note
 from millstream.capture.runner import CaptureRunner, CaptureTakenOver, CaptureUnknown

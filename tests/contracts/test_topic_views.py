@@ -13,10 +13,10 @@ from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
 from millstream import Broker
 from millstream.base.errors import Retryable
+from millstream.base.log_clients import Topics
 from millstream.base.ports import Fenced
 from millstream.schemas.declaration import schema_of
 from millstream.views.store import Home, NotInThisStore
-from millstream.views.stores.topic.clients import Topics
 from millstream.views.stores.topic.ledger import Transaction
 from millstream.views.stores.topic.reader import NotARowOfTheView, read_notes
 from millstream.views.stores.topic.store import Topic, TopicOfOthers, TopicStore, TopicView

@@ -25,10 +25,10 @@ import psycopg
 import pytest
 
 from millstream import Broker
+from millstream.base.log_clients import Topics
 from millstream.capture.captures_topic import CapturesTopic, make_run_topic
 from millstream.capture.control import CaptureControl
 from millstream.capture.definition import CaptureDefinition
-from millstream.capture.log_clients import Topics
 from millstream.capture.runner import CaptureRunner
 from tests.support.committed_records import committed_records
 from tests.support.postgres_server import LOGICAL, PostgresServer, postgres_server

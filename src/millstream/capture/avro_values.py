@@ -10,9 +10,9 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from millstream.base.errors import Corrupt
+from millstream.base.log_clients import Client
 from millstream.base.schema import Field, ListOf, Scalar, Schema, Struct
 from millstream.capture.change import CapturedTable
-from millstream.capture.log_clients import Client
 from millstream.schemas.compatibility import IncompatibleSchema
 from millstream.schemas.schema_topic import SchemaTopic
 from millstream.values.avro_encoder import AvroEncoder

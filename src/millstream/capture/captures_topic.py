@@ -16,7 +16,7 @@ from confluent_kafka import (
     TopicPartition,
 )
 
-from millstream.capture.log_clients import (
+from millstream.base.log_clients import (
     PATIENCE_SECONDS,
     Client,
     LogNotReached,

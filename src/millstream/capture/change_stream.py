@@ -18,7 +18,7 @@ from typing import Any, Self
 from confluent_kafka import Consumer, Message, TopicPartition
 
 from millstream.base.errors import Rejected, Retryable
-from millstream.capture.log_clients import (
+from millstream.base.log_clients import (
     PATIENCE_SECONDS,
     Client,
     client_config,

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from millstream.base.errors import Rejected
+from millstream.base.log_clients import Client, Topics
 from millstream.capture.captures_topic import (
     CapturesTopic,
     FollowedCaptures,
@@ -17,7 +18,6 @@ from millstream.capture.captures_topic import (
     write_wanted,
 )
 from millstream.capture.definition import CaptureDefinition
-from millstream.capture.log_clients import Client, Topics
 from millstream.capture.position_record import (
     ALL_TABLES,
     CaptureBook,

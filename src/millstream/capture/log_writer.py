@@ -13,9 +13,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from millstream.base.errors import Rejected
-from millstream.base.quantity import MIB
-from millstream.capture.captures_topic import make_captures_topic, make_run_topic
-from millstream.capture.log_clients import (
+from millstream.base.log_clients import (
     PATIENCE_SECONDS,
     Client,
     LogNotReached,
@@ -26,6 +24,8 @@ from millstream.capture.log_clients import (
     translated,
     unhidden,
 )
+from millstream.base.quantity import MIB
+from millstream.capture.captures_topic import make_captures_topic, make_run_topic
 from millstream.capture.position_record import Note, run_topic
 
 # One transaction of the database is one of the log, however long it takes to send. Brokers allow

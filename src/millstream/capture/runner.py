@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from millstream.base.clock import Clock, system_clock
 from millstream.base.errors import MillstreamError, Rejected, Retryable
+from millstream.base.log_clients import Client, WriterFenced
 from millstream.capture.beginning import Run, begin
 from millstream.capture.captures_topic import CapturesTopic, write_wanted
 from millstream.capture.change import CapturedTable
@@ -23,7 +24,6 @@ from millstream.capture.definition import CaptureDefinition
 from millstream.capture.envelope import Envelope
 from millstream.capture.load.loading import Loading
 from millstream.capture.load.sweep import SweptTopics
-from millstream.capture.log_clients import Client, WriterFenced
 from millstream.capture.log_writer import LogWriter
 from millstream.capture.opening import open_source
 from millstream.capture.position_record import (

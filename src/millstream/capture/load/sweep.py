@@ -17,8 +17,7 @@ from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from millstream.capture.envelope import TRUNCATED_KEY
-from millstream.capture.log_clients import (
+from millstream.base.log_clients import (
     PATIENCE_SECONDS,
     Client,
     LogNotReached,
@@ -26,6 +25,7 @@ from millstream.capture.log_clients import (
     error_from,
     translated,
 )
+from millstream.capture.envelope import TRUNCATED_KEY
 
 MESSAGES_MAX: Final = 5_000
 POLL_SECONDS: Final = 0.2

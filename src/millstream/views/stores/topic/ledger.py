@@ -12,15 +12,8 @@ from typing import Any, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from millstream.views.stores.topic.clients import (
-    PATIENCE_SECONDS,
-    Client,
-    ProducerFenced,
-    Topics,
-    client_config,
-    error_from,
-    translated,
-)
+from millstream.base.log_clients import PATIENCE_SECONDS, Client, Topics, client_config
+from millstream.views.stores.topic.clients import ProducerFenced, error_from, translated
 from millstream.views.stores.topic.notes import Change, Ends, Rows, TopicNotes
 from millstream.views.stores.topic.tail import TopicTail
 
@@ -191,8 +184,7 @@ class TopicLedger:
         return translated(self.client, doing=f"{doing} ({self.name})")
 
     def _error(self, error: KafkaError) -> Exception:
-        brokers = str(self.client["bootstrap.servers"])
-        return error_from(error, doing=f"write ({self.name})", brokers=brokers)
+        return error_from(error, self.client, doing=f"write ({self.name})")
 
 
 class Transaction:

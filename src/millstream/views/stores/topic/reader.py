@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from millstream.base.errors import Corrupt
+from millstream.base.log_clients import Client, Topics
 from millstream.base.ports import Positions
 from millstream.base.schema import Schema
 from millstream.values.json_decoder import JsonDecoder
@@ -19,7 +20,6 @@ from millstream.views.keys import key_fitter
 from millstream.views.store import Row, ViewNotFound
 from millstream.views.stores.arrow_reads import ArrowMoment, Loaded, rows_of
 from millstream.views.stores.stored_keys import StoredKeys
-from millstream.views.stores.topic.clients import Client, Topics
 from millstream.views.stores.topic.ledger import fold, notes_ends, notes_topic, parked_topic
 from millstream.views.stores.topic.notes import KeptGeneration, TopicNotes
 from millstream.views.stores.topic.tail import TopicTail

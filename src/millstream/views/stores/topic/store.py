@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from millstream.base.errors import Rejected
+from millstream.base.log_clients import BROKERS_DEFAULT, Client
 from millstream.base.ports import BatchReceipt
 from millstream.base.schema import BadSchema, Field, Schema, Struct
 from millstream.values.json_encoder import JsonEncoder
@@ -20,7 +21,6 @@ from millstream.views.receipts import ClaimLost, RowsLost, is_due, require_newes
 from millstream.views.store import Generation, Home, NotInThisStore
 from millstream.views.stores.arrow_netting import NettedTable, netted_table
 from millstream.views.stores.stored_keys import StoredKeys
-from millstream.views.stores.topic.clients import BROKERS_DEFAULT, Client
 from millstream.views.stores.topic.ledger import (
     COMPACTED,
     RESERVED,

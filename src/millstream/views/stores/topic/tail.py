@@ -11,13 +11,13 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
-from millstream.views.stores.topic.clients import (
+from millstream.base.errors import Retryable
+from millstream.base.log_clients import (
     PATIENCE_SECONDS,
     Client,
-    TopicsNotReached,
+    LogNotReached,
     client_config,
     error_from,
-    is_passing,
     translated,
 )
 
@@ -82,9 +82,10 @@ class TopicTail:
             self._reached[number] = offset + 1
         elif error.code() == KafkaError._PARTITION_EOF:
             self._reached[number] = max(self._reached[number], offset)
-        elif not is_passing(error):
-            doing = f"read {self.topic}"
-            raise error_from(error, doing=doing, brokers=self._client["bootstrap.servers"])
+        else:
+            found = error_from(error, self._client, doing=f"read {self.topic}")
+            if not isinstance(found, Retryable):
+                raise found
 
     def _below(self, number: int, end: int) -> list[Message]:
         waiting, found = self._waiting[number], []
@@ -92,6 +93,6 @@ class TopicTail:
             found.append(waiting.popleft())
         return found
 
-    def _not_reached(self, reason: str) -> TopicsNotReached:
+    def _not_reached(self, reason: str) -> LogNotReached:
         brokers = str(self._client["bootstrap.servers"])
-        return TopicsNotReached(brokers=brokers, doing=f"read {self.topic}", reason=reason)
+        return LogNotReached(brokers=brokers, doing=f"read {self.topic}", reason=reason)
