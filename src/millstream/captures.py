@@ -7,6 +7,7 @@ captured is in `capture/`, how their processes live in `capture_processes.py`.
 
 import contextlib
 import os
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -102,6 +103,7 @@ class Captures:
         self._tables: dict[str, Capture] = {}
         self._found: dict[str, DeclaredTable] = {}
         self._processes: CaptureProcesses | None = None
+        self._stopping = threading.Event()
 
     @property
     def tables(self) -> list[str]:
@@ -202,8 +204,11 @@ class Captures:
             yield
             return
         self._found.clear()  # tables may have changed since
+        self._stopping.clear()
         self._define()
         processes = self._processes = CaptureProcesses(self._orders(once=once))
+        if self._stopping.is_set():  # meanwhile
+            processes.stop()
         processes.start()
         try:
             if once:
@@ -226,6 +231,7 @@ class Captures:
         return self._processes is not None and self._processes.is_stopping
 
     def stop(self) -> None:
+        self._stopping.set()
         if self._processes is not None:
             self._processes.stop()
 

@@ -162,6 +162,29 @@ def test_a_variable_that_is_not_set_is_named(cli: Cli, name: str) -> None:
     cli.fail("capture", "check", name)
 
 
+@pytest.mark.parametrize(
+    ("url", "exit_code", "said"),
+    [
+        ("sqlite:////nowhere/shop.db", 75, "SQLite cannot use it now"),
+        ("postgresql://mill@127.0.0.1:1/shop", 75, "refused"),
+        ("mariadb://mill@127.0.0.1:1/shop", 75, "is away"),
+        ("mariadb://mill@127.0.0.1:1/shop?server_id=x", 1, "server_id is none"),
+        ("postgresql://mill@127.0.0.1:1/shop?colour=blue", 1, "colour"),
+        ("postgresql://mill@[::1/shop", 1, "cannot be read"),
+    ],
+)
+def test_a_database_that_cannot_be_asked_is_told_in_one_line(
+    cli: Cli, url: str, exit_code: int, said: str
+) -> None:
+    assert said in cli.fail("capture", "check", url, "--table", "orders", exit_code=exit_code)
+
+
+def test_a_table_that_is_not_there_is_not_added(cli: Cli, database: Path, name: str) -> None:
+    cli.run("capture", "add", name, url_of(database), "--table", "orders")
+    assert "lacks 1 thing" in cli.fail("capture", "add", name, "--table", "nothing")
+    assert (listed(cli, name) or {})["tables"] == ["orders"]
+
+
 @pytest.mark.full
 def test_a_paused_capture_writes_nothing_until_it_goes_on(
     cli: Cli, shop: App, running: Run, database: Path, name: str

@@ -10,9 +10,10 @@ import sqlite3
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Never
 
 import pyarrow as pa
 import pytest
@@ -21,10 +22,13 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not re-expo
     ConfigResource,
 )
 
+from millstream.base.clock import system_clock
 from millstream.base.log_clients import LogRefused, WriterFenced
 from millstream.base.quantity import MIB
 from millstream.base.schema import Scalar
+from millstream.capture import runner as runner_module
 from millstream.capture.change import Message
+from millstream.capture.change_writer import KeyGained, KeyLost
 from millstream.capture.control import CaptureControl, CaptureThere, NoSuchCapture, NotItsTable
 from millstream.capture.definition import CaptureDefinition
 from millstream.capture.envelope import TRUNCATED_KEY
@@ -313,6 +317,21 @@ def test_another_shape_of_a_table_is_another_version_also_after_a_restart(trial:
     assert [len(table.columns) for table in trial.records().schemas.values()] == [2, 3]
 
 
+@pytest.mark.parametrize(("key", "later", "error"), [("id", "", KeyLost), ("", "id", KeyGained)])
+def test_a_table_that_loses_or_gets_its_key_stops_the_capture(
+    trial: Trial, key: str, later: str, error: type[Exception]
+) -> None:
+    table = trial.database.table("visits", key=key.split())
+    trial.define()
+    trial.database.commit(created(table, order(1)))
+    trial.run_once()
+    changed = trial.database.table("visits", key=later.split())
+    trial.database.commit(created(changed, order(2)))
+    with pytest.raises(error, match=rf"`millstream topics delete {table.topic}`"):
+        trial.run_once()
+    assert [one.after for one in trial.written("visits")] == [order(1)]
+
+
 def test_avro_says_the_same_with_the_types_of_the_columns(trial: Trial) -> None:
     bills = trial.database.table(
         "bills", id=Scalar.BIGINT, at=Scalar.TIMESTAMP, paper=Scalar.BINARY, item=Scalar.STRING
@@ -471,6 +490,25 @@ def test_a_paused_capture_waits_and_goes_on(trial: Trial) -> None:
         trial.wait_for_rows(order(1), order(2))
 
 
+def test_a_clock_that_is_put_back_keeps_no_capture_from_what_is_wanted(trial: Trial) -> None:
+    trial.define()
+    put_back_ms = 0
+
+    def clock() -> int:
+        return system_clock() - put_back_ms
+
+    runner = CaptureRunner(trial.client, trial.name, opens=trial.database.open, now_ms=clock)
+    with ThreadPoolExecutor(1) as beside:
+        ended = beside.submit(runner.run)
+        trial.wait_for_state("streaming")
+        put_back_ms = 3_600_000
+        runner.stop()
+        try:
+            assert ended.result(WITHIN_S) == "stopped"
+        finally:
+            put_back_ms = 0
+
+
 def test_nothing_is_left_of_a_dropped_capture_but_its_topics(trial: Trial) -> None:
     trial.define()
     trial.database.commit(created(trial.orders, order(1)))
@@ -556,6 +594,31 @@ def test_the_status_tells_how_far_it_is(trial: Trial) -> None:
     assert status["state"] == "ended"
     assert status["position"] == "0/1"
     assert status["changes"] == 1
+
+
+def test_who_waits_for_an_end_gets_one_when_the_database_stays_away(
+    trial: Trial, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runner_module, "PAUSE_SECONDS_FIRST", 0.0)
+    trial.define()
+    tries: list[str] = []
+
+    def is_away(definition: CaptureDefinition, **_: object) -> Never:
+        tries.append(definition.name)
+        raise SourceInterrupted("nobody is there")
+
+    with pytest.raises(SourceInterrupted, match="nobody is there"):
+        CaptureRunner(trial.client, trial.name, opens=is_away).run(once=True)
+    assert len(tries) == runner_module.ONCE_FAILURES_MAX + 1
+
+
+def test_a_paused_capture_that_is_run_once_says_that_it_wrote_nothing(
+    trial: Trial, caplog: pytest.LogCaptureFixture
+) -> None:
+    trial.define()
+    trial.control.pause(trial.name)
+    assert trial.run_once() == "stopped"
+    assert f"millstream capture resume {trial.name}" in caplog.text
 
 
 def test_a_file_of_sqlite_is_captured_by_its_url(trial: Trial, tmp_path: Path) -> None:

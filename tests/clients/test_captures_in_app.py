@@ -70,6 +70,25 @@ def test_an_application_of_captures_alone_runs_them_until_it_is_stopped(
     assert not running.is_alive()
 
 
+def test_a_stop_that_comes_while_captures_are_being_started_is_heard(
+    app: App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    define = app.captures._define
+
+    def define_and_stop() -> None:
+        define()
+        app.stop()
+
+    monkeypatch.setattr(app.captures, "_define", define_and_stop)
+    running = threading.Thread(target=app.run)
+    running.start()
+    running.join(WITHIN_S)
+    is_heard = not running.is_alive()
+    app.stop()
+    running.join(WITHIN_S)
+    assert is_heard
+
+
 def test_a_run_over_what_is_there_has_captured_it_when_it_ends(app: App, database: Path) -> None:
     for number in (2, 3):
         insert(database, number)

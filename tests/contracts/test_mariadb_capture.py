@@ -14,7 +14,7 @@ import pytest
 from millstream.base.schema import DecimalOf, ListOf, Scalar
 from millstream.capture.change import CapturedTable
 from millstream.capture.mariadb.binlog_dump import BinlogLost, SameServerId
-from millstream.capture.mariadb.connection import LoginRefused
+from millstream.capture.mariadb.connection import DatabaseRefused, LoginRefused
 from millstream.capture.mariadb.packets import Packets
 from millstream.capture.mariadb.source import MariadbSource
 from millstream.capture.source import Chunk, Finding, SourceInterrupted
@@ -38,6 +38,7 @@ from tests.support.waiting import eventually
 pytestmark = pytest.mark.full
 
 DATABASES = count(1)
+ORDERS_ANEW = ORDERS.replace("CREATE", "CREATE OR REPLACE")
 
 
 @pytest.fixture(scope="module")
@@ -78,6 +79,13 @@ class MariadbDatabase:
             topic_of=lambda table: f"shop.{table.removeprefix(f'{self.name}.')}",
             known=known,
         )
+
+    @property
+    def written(self) -> str:
+        """What the server's binlog has."""
+        with closing(self.server.connect()) as connection, connection.cursor() as cursor:
+            cursor.execute("SELECT @@GLOBAL.gtid_binlog_pos")
+            return str(cursor.fetchall()[0][0])
 
     def forget_sessions(self) -> None:
         for session in self._sessions.values():
@@ -331,6 +339,19 @@ class TestStatements:
             Seen("orders", "t", None, None),
         ]
 
+    def test_a_table_that_is_made_of_a_query_has_its_rows(
+        self, shop: MariadbDatabase, followed: Followed
+    ) -> None:
+        shop.execute(
+            "INSERT INTO orders VALUES (1, 'tea', 1)",
+            f"{ORDERS_ANEW} SELECT 2 AS id, 'rye' AS item",
+        )
+        assert [(one.op, one.key) for one in followed.catch_up()] == [
+            ("c", {"id": 1}),
+            ("t", None),
+            ("c", {"id": 2}),
+        ]
+
     def test_a_table_of_the_same_name_elsewhere_is_another_one(
         self, shop: MariadbDatabase, followed: Followed
     ) -> None:
@@ -478,6 +499,24 @@ def global_setting(shop: MariadbDatabase, name: str, value: str | int) -> Iterat
             cursor.execute(f"SET GLOBAL {name} = %s", (before,))
 
 
+@contextmanager
+def unseen_commit(shop: MariadbDatabase, statement: str) -> Iterator[None]:
+    """It waits for a replica that is not there: in the binlog, but for no snapshot to see."""
+    with ExitStack() as waiting:
+        for name, value in (
+            ("rpl_semi_sync_master_wait_point", "AFTER_SYNC"),
+            ("rpl_semi_sync_master_timeout", int(WAIT_S * 1000)),
+        ):
+            waiting.enter_context(global_setting(shop, name, value))
+        before = shop.written
+        thread = threading.Thread(target=shop.execute, args=(statement,))
+        waiting.callback(thread.join)
+        waiting.enter_context(global_setting(shop, "rpl_semi_sync_master_enabled", "ON"))
+        thread.start()
+        eventually(lambda: shop.written != before, what="a commit", within_s=WAIT_S)
+        yield
+
+
 class TestGoingOn:
     def test_a_binlog_that_was_purged_is_lost_and_says_what_to_do(
         self, shop: MariadbDatabase, followed: Followed
@@ -557,6 +596,19 @@ def is_purged(shop: MariadbDatabase) -> bool:
 
 
 class TestLoadingWhileRowsChange:
+    def test_a_load_waits_for_commits_that_are_in_the_binlog_and_not_seen_yet(
+        self, shop: MariadbDatabase
+    ) -> None:
+        looks = iter([False, False, True])
+        with closing(shop.source("orders")) as source, closing(source.loader()) as loader:
+            table = table_named(source, "orders")
+            with unseen_commit(shop, "INSERT INTO orders VALUES (1, 'tea', 1)"):
+                loader.settle(lambda: next(looks))
+                assert list(looks) == []
+                assert list(loader.read(table, None, None, 10).rows) == []
+            loader.settle(lambda: False)
+            assert len(loader.read(table, None, None, 10).rows) == 1
+
     def test_a_chunk_is_exactly_what_the_transactions_made_that_it_says_it_saw(
         self, shop: MariadbDatabase, followed: Followed
     ) -> None:
@@ -632,10 +684,13 @@ class TestChecks:
                 ("binlog_row_image", "MINIMAL"),
                 ("binlog_row_metadata", "NO_LOG"),
                 ("binlog_expire_logs_seconds", 3600),
+                ("sync_binlog", 0),
             ):
                 settings.enter_context(global_setting(shop, name, value))
             with closing(shop.source("orders")) as source:
                 found = source.check()
+                shop.execute(*(one.mend for one in found))
+                assert source.check() == []
         assert [(one.what.partition(" is ")[0], one.is_fatal) for one in found] == [
             ("binlog_format", True),
             ("binlog_row_image", True),
@@ -679,6 +734,20 @@ class TestChecks:
         assert "the binlog does not tell" in found[1][0]
         assert "without transactions" in found[2][0]
         assert "is a view" in found[3][0]
+
+    def test_what_mends_a_table_of_any_name_can_be_run(self, shop: MariadbDatabase) -> None:
+        shop.execute("CREATE TABLE `or-ders` (id INT PRIMARY KEY) ENGINE = MyISAM")
+        with closing(shop.source("or-ders")) as source:
+            (found,) = (one for one in source.check() if "engine" in one.what)
+            shop.execute(found.mend)
+            assert not any("engine" in one.what for one in source.check())
+
+    def test_a_login_that_may_not_see_the_database_is_told(self, shop: MariadbDatabase) -> None:
+        shop.execute(f"CREATE OR REPLACE USER {shop.name}@'127.0.0.1' IDENTIFIED BY 'x'")
+        url = shop.url.replace("mill:stream", f"{shop.name}:x")
+        source = MariadbSource(url, capture="shop", tables=["orders"], topic_of=str)
+        with closing(source), pytest.raises(DatabaseRefused, match="GRANT SELECT"):
+            source.check()
 
     def test_a_server_without_a_binlog_is_told(self) -> None:
         settings = {"performance-schema": "OFF", "skip-log-bin": "ON"}

@@ -20,6 +20,7 @@ from tests.contracts.capture_source_contract import (
     CaptureSourceContract,
     Followed,
     of_json,
+    table_named,
 )
 from tests.support.postgres_server import PASSWORD, USER, PostgresServer, postgres_server
 
@@ -238,6 +239,21 @@ def test_two_that_changed_one_row_come_in_their_order_while_a_third_still_runs(
 
 def reloads(followed: Followed) -> list[str]:
     return [table for transaction, _ in followed.transactions for table in transaction.reloads]
+
+
+def test_in_the_midst_of_a_batch_not_all_is_there_that_an_older_snapshot_saw(
+    database: CapturedPostgres, followed: Followed
+) -> None:
+    for number in (1, 2):
+        database.execute(f"INSERT INTO accounts VALUES ({number}, 'tea', 1)")
+    with closing(followed.source.loader()) as loader:
+        chunk = loader.read(table_named(followed.source, "accounts"), None, None, 10)
+    database.execute("INSERT INTO accounts VALUES (3, 'rye', 1)")
+    is_past = followed.source.is_past
+    followed.read_until(lambda: len(followed.seen()) == 1)
+    assert not is_past(followed.position, chunk.closes_at)
+    followed.read_until(lambda: is_past(followed.position, chunk.closes_at))
+    assert len(followed.seen()) == 3
 
 
 def test_a_truncated_table_is_told(database: CapturedPostgres, followed: Followed) -> None:

@@ -21,6 +21,7 @@ from tests.contracts.capture_source_contract import (
     CaptureSourceContract,
     Followed,
     TypeCase,
+    order,
 )
 
 ONE_WRITER = "SQLite lets one transaction write at a time"
@@ -45,10 +46,12 @@ class SqliteDatabase:
         for statement in statements:
             self._sessions[session].execute(statement)
 
-    def source(self, *tables: str, known: Iterable[CapturedTable] = ()) -> SqliteSource:
+    def source(
+        self, *tables: str, known: Iterable[CapturedTable] = (), capture: str = "shop"
+    ) -> SqliteSource:
         return SqliteSource(
             self.path,
-            capture="shop",
+            capture=capture,
             tables=tables,
             topic_of=lambda table: f"shop.{table.partition('.')[2]}",
             known=known,
@@ -199,3 +202,34 @@ def test_a_long_transaction_of_another_does_not_stop_the_stream_from_saying_quie
         database.execute("COMMIT")
         items = (item for item in stream if isinstance(item, Transaction))
         assert len(list(next(items).changes)) == 2
+
+
+def test_captures_of_one_file_leave_the_triggers_of_others_alone(database: SqliteDatabase) -> None:
+    database.execute(ORDERS, MARKS)
+    shop, other = (database.source("orders", "marks", capture=name) for name in ("shop", "shop_eu"))
+    with (
+        closing(Followed(database, shop, shop.prepare())) as followed,
+        closing(Followed(database, other, other.prepare())) as beside,
+    ):
+        database.execute("INSERT INTO orders VALUES (1, 'tea', 1)")
+        assert followed.catch_up() == beside.catch_up() == [order("c", 1, "tea", 1)]
+        assert not any(item.reloads for item, _ in followed.transactions + beside.transactions)
+        shop.drop()
+        database.execute("INSERT INTO orders VALUES (2, 'rye', 1)")
+        assert beside.catch_up()[1:] == [order("c", 2, "rye", 1)]
+
+
+def test_a_table_that_is_put_aside_and_made_anew_is_loaded_anew_and_captured_again(
+    database: SqliteDatabase,
+) -> None:
+    database.execute(ORDERS, MARKS)
+    source = database.source("orders", "marks")
+    with closing(Followed(database, source, source.prepare())) as followed:
+        database.execute("ALTER TABLE orders RENAME TO old_orders")
+        followed.catch_up()
+        database.execute("INSERT INTO old_orders VALUES (1, 'tea', 1)")
+        assert followed.catch_up() == []
+        database.execute(ORDERS, "INSERT INTO orders VALUES (2, 'rye', 1)")
+        followed.read_until(lambda: followed.transactions[-1][0].reloads == ("main.orders",))
+        database.execute("INSERT INTO orders VALUES (3, 'oat', 1)")
+        assert followed.catch_up() == [order("c", 3, "oat", 1)]

@@ -2,12 +2,14 @@
 it follows the database."""
 
 import sqlite3
+import threading
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager, suppress
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import DataFrame, SparkSession
@@ -16,11 +18,17 @@ from millstream import App, changelog, joins, windows
 from millstream.base.declared import DeclaredTable
 from millstream.processing.reading.frames import Reading, batch_frame, stream_frame
 from millstream.schemas.declaration import schema_of
+from millstream.views.store import ViewNotFound
 from tests.clients.steps import create_topic, read, unique_name
 from tests.clients.transaction_steps import open_producer
+from tests.spark.conftest import OURS_ALONE
 from tests.spark.steps import run_to_the_end
 from tests.support.captured_records import CapturedRecords
+from tests.support.postgres_server import LOGICAL, PostgresServer, postgres_server
+from tests.support.waiting import eventually
 
+# Spark starts a worker for each partition of each step; on a busy machine that is minutes.
+STARTED_WITHIN_S = 300.0
 TABLES = """
 PRAGMA journal_mode = WAL;
 CREATE TABLE customers (id INTEGER PRIMARY KEY, name TEXT);
@@ -147,3 +155,104 @@ def test_a_view_of_captured_tables_follows_the_database(shop: App, database: Pat
     shop.run(once=True)
     assert in_view(shop) == in_database(database)
     assert [row["name"] for row in in_view(shop)] == ["eve"]
+
+
+@contextmanager
+def running(app: App) -> Iterator[list[Exception]]:
+    """Beside the test, without an end. The list has what it raised."""
+    errors: list[Exception] = []
+
+    def run() -> None:
+        try:
+            app.run()
+        except Exception as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield errors
+    finally:
+        app.stop()
+        thread.join(STARTED_WITHIN_S)
+    assert not thread.is_alive()
+    assert errors == []
+
+
+@OURS_ALONE
+@pytest.mark.full
+@pytest.mark.timeout(900)
+def test_a_join_of_captured_tables_follows_the_database_while_it_runs(
+    shop: App, database: Path
+) -> None:
+    def follows() -> bool:
+        with suppress(ViewNotFound):  # before the first batch
+            return in_view(shop) == in_database(database)
+        return False
+
+    assert not follows()
+    with running(shop) as errors:
+        eventually(
+            lambda: bool(errors) or follows(), what="the first rows", within_s=STARTED_WITHIN_S
+        )
+        with closing(sqlite3.connect(database, timeout=STARTED_WITHIN_S)) as writer, writer:
+            writer.execute("INSERT INTO orders VALUES (13, 2, 100)")
+            writer.execute("UPDATE customers SET name = 'eve' WHERE id = 2")
+            writer.execute("DELETE FROM orders WHERE customer = 1")
+        eventually(
+            lambda: bool(errors) or follows(), what="what has changed", within_s=STARTED_WITHIN_S
+        )
+    assert in_view(shop) == [{"name": "eve", "orders": 2, "total": 104.0}]
+
+
+# --- a table that is emptied ------------------------------------------------------------------
+
+
+@pytest.fixture
+def postgres() -> Iterator[PostgresServer]:
+    with postgres_server(LOGICAL) as server:
+        execute(server, "CREATE TABLE orders (id int PRIMARY KEY, customer text, total int)")
+        yield server
+
+
+def execute(server: PostgresServer, *statements: str) -> None:
+    with psycopg.connect(server.url, autocommit=True) as connection:
+        for statement in statements:
+            connection.execute(statement.encode())
+
+
+@pytest.fixture
+def emptied(
+    spark: SparkSession, bootstrap: str, postgres: PostgresServer, tmp_path: Path
+) -> Iterator[App]:
+    app = App(unique_name("shop"), data=tmp_path / "data", brokers=bootstrap)
+    app.capture(postgres.url, tables=["orders"], name=unique_name("shop"), partitions=2)
+
+    @app.view(key="customer")
+    def spent(orders: DataFrame) -> DataFrame:
+        return changelog.aggregate(orders, by="customer", of={"total": windows.sum("total")})
+
+    yield app
+    app.close()
+
+
+def totals(app: App) -> dict[str, int]:
+    with app.view("spent") as view:
+        return {row["customer"]: row["total"] for row in view.scan()}
+
+
+@OURS_ALONE
+@pytest.mark.full
+@pytest.mark.timeout(600)
+def test_a_truncated_table_leaves_an_empty_view_and_rows_that_come_then_are_there(
+    emptied: App, postgres: PostgresServer
+) -> None:
+    execute(postgres, "INSERT INTO orders VALUES (1, 'ada', 5), (2, 'ada', 6), (3, 'bob', 7)")
+    emptied.run(once=True)
+    assert totals(emptied) == {"ada": 11, "bob": 7}
+    execute(postgres, "INSERT INTO orders VALUES (4, 'bob', 8)", "TRUNCATE orders")
+    emptied.run(once=True)
+    assert totals(emptied) == {}
+    execute(postgres, "INSERT INTO orders VALUES (1, 'ada', 2), (5, 'eve', 9)")
+    emptied.run(once=True)
+    assert totals(emptied) == {"ada": 2, "eve": 9}

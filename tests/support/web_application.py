@@ -17,6 +17,7 @@ from millstream.base.ports import BatchReceipt, Positions
 from millstream.base.record import Record
 from millstream.base.schema import Schema
 from millstream.capture.recorded_change import (
+    NOW,
     RecordedChange,
     change_from,
     offsets_in,
@@ -88,12 +89,22 @@ class KeptView:
 
 
 class ListedChanges:
-    """Those of a list, also what is added to it later."""
+    """Those of a list, also what is added to it later. As a topic has them: after a moment."""
 
     def __init__(self, changes: list[RecordedChange], known: int) -> None:
         self._changes, self._next = changes, known
+        self._end = len(changes)
+
+    @property
+    def has_all(self) -> bool:
+        return self._next >= self._end
+
+    @property
+    def token(self) -> str:
+        return token_of(ORDERS, {0: self._next})
 
     async def __anext__(self) -> RecordedChange:
+        await asyncio.sleep(0.03)
         while len(self._changes) <= self._next:  # noqa: ASYNC110 - another thread adds to it
             await asyncio.sleep(0.01)
         self._next += 1
@@ -166,6 +177,8 @@ class MemoryApplication:
         return ["orders"]
 
     def changes(self, table: str, *, since: str | None) -> "ListedChanges":
+        if since == NOW:
+            return ListedChanges(self.captured, len(self.captured))
         known = 0 if since is None else offsets_in(since, ORDERS)[0]
         return ListedChanges(self.captured, known)
 

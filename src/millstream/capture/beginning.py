@@ -6,6 +6,7 @@ the capture is dropped and made again, and every table is loaded. That is the wa
 were lost.
 """
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -24,6 +25,8 @@ from millstream.capture.position_record import (
     position_note,
 )
 from millstream.capture.source import CannotCapture, Source
+
+logger = logging.getLogger(__name__)
 
 NOT_TO_BE_LOADED = load_to_json(TableLoad(phase=Phase.DONE))
 
@@ -51,6 +54,7 @@ def begin(run: Run, status: Note) -> Position:
         position = first_position(run)
     else:
         add_new_tables(run, known)
+        notes = forget_lost_topics(run)
     notes += introduce_tables(run, known)
     run.writer.note([*notes, position_note(run.definition.name, position), status])
     run.writer.commit()
@@ -75,6 +79,18 @@ def forget_loads(run: Run) -> list[Note]:
     forgotten = list(run.records.loads)
     run.records.loads.clear()
     return [load_note(run.definition.name, table, None) for table in forgotten]
+
+
+def forget_lost_topics(run: Run) -> list[Note]:
+    """A topic that somebody has deleted holds no rows any more: its table is loaded anew."""
+    if run.definition.load == "none":
+        return []
+    there = [table for table in run.source.tables() if table.name in run.records.loads]
+    lost = [table for table in there if not run.writer.has_topic(table.topic)]
+    for table in lost:
+        logger.warning("%s is gone: %s is loaded anew", table.topic, table.name)
+        del run.records.loads[table.name]
+    return [load_note(run.definition.name, table.name, None) for table in lost]
 
 
 def add_new_tables(run: Run, known: set[str]) -> None:

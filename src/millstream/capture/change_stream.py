@@ -81,7 +81,7 @@ class ChangeStream:
         self._offsets: dict[int, int] = {}
         self._ends: dict[int, int] = {}
         self._found: deque[Message] = deque()
-        self._is_open = False
+        self._is_open = self._has_looked = False
         if since is not None and since != NOW:
             offsets_in(since, topic)
         self._consumer = Consumer(_config(client))
@@ -135,6 +135,11 @@ class ChangeStream:
         """Where the next reader goes on; None before anything is known of the topic."""
         return token_of(self.topic, self._offsets) if self._offsets else self._since
 
+    @property
+    def has_all(self) -> bool:
+        """Whether all came that the topic had when it was opened; it may not have been there."""
+        return self._has_looked and self._is_at_ends
+
     def close(self) -> None:
         self._consumer.close()
 
@@ -159,6 +164,7 @@ class ChangeStream:
         if not self._is_open:
             with translated(self._client, doing=f"read {self.topic}"):
                 self._is_open = self._assign()
+            self._has_looked = True
             if not self._is_open and not self._follow:
                 raise NothingCaptured(topic=self.topic)
         return self._is_open
@@ -194,8 +200,10 @@ class ChangeStream:
 
     @property
     def _has_ended(self) -> bool:
-        if self._follow:
-            return False
+        return not self._follow and self._is_at_ends
+
+    @property
+    def _is_at_ends(self) -> bool:
         return all(self._offsets[number] >= end for number, end in self._ends.items())
 
     # --- records ------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from millstream.base.clock import Clock
+from millstream.base.errors import Rejected
 from millstream.capture.change import (
     DELETED,
     TRUNCATED,
@@ -43,6 +44,45 @@ logger = logging.getLogger(__name__)
 
 # What waits to be encoded together: then the price of a call is shared.
 AVRO_RECORDS_MAX = 1_000
+
+
+class KeyLost(Rejected):
+    def __init__(self, *, capture: str, table: CapturedTable) -> None:
+        super().__init__(
+            f"{table.name} (capture {capture}) has lost its primary key, and its topic "
+            f"{table.topic} is compacted: it takes no record without a key. Give the table its key "
+            f"back, then `millstream capture reload {capture}`; or begin anew without one: "
+            f"{beginning_anew(capture, table)}"
+        )
+        self.capture, self.table = capture, table.name
+
+
+class KeyGained(Rejected):
+    def __init__(self, *, capture: str, table: CapturedTable) -> None:
+        super().__init__(
+            f"{table.name} (capture {capture}) has a primary key now, and its topic {table.topic} "
+            "was made without one: rows there have no keys, and it is not compacted. Begin anew "
+            f"with it: {beginning_anew(capture, table)}"
+        )
+        self.capture, self.table = capture, table.name
+
+
+class TopicShared(Rejected):
+    def __init__(self, *, capture: str, topic: str, tables: tuple[str, str]) -> None:
+        super().__init__(
+            f"{' and '.join(tables)} (capture {capture}) would both be written to {topic}: rows of "
+            "one would replace rows of the other. Capture one of them under another name: "
+            "`millstream capture add NAME URL --table TABLE`"
+        )
+        self.capture, self.topic, self.tables = capture, topic, tables
+
+
+def beginning_anew(capture: str, table: CapturedTable) -> str:
+    """The commands by which its topic is made again."""
+    return (
+        f"`millstream capture drop {capture}`, `millstream topics delete {table.topic}`, and "
+        f"`millstream capture add {capture} URL --table NAME` as before"
+    )
 
 
 class KnownTable(NamedTuple):
@@ -84,6 +124,8 @@ class ChangeWriter:
         noted = list(known)
         self._noted = {(table.name, table.version) for table in noted}
         self._versions = TableVersions(noted)
+        self._table_of_topic: dict[str, str] = {}
+        self._is_keyed = {table.name: bool(table.key) for table in noted}
         self._tables: dict[int, KnownTable] = {}
         self._notes: list[Note] = []
         self._outbox_keys: dict[CapturedTable, list[bytes]] = {}
@@ -155,6 +197,8 @@ class ChangeWriter:
 
     def _introduced(self, given: CapturedTable) -> KnownTable:
         table = self._versions.of(given)
+        self._require_keyed_as_before(table)
+        self._require_topic_of_its_own(table)
         if (table.name, table.version) not in self._noted:
             self._noted.add((table.name, table.version))
             self._notes.append(schema_note(self._definition.name, table))
@@ -165,6 +209,19 @@ class ChangeWriter:
         avro = self._avro.values_of(table) if self._avro and not is_outbox else None
         source = self._envelope.source_of(table)
         return KnownTable(given, table, table.topic, source, is_outbox, avro)
+
+    def _require_keyed_as_before(self, table: CapturedTable) -> None:
+        """A topic is of rows with keys, or of rows without."""
+        if self._is_keyed.setdefault(table.name, bool(table.key)) != bool(table.key):
+            error = KeyGained if table.key else KeyLost
+            raise error(capture=self._definition.name, table=table)
+
+    def _require_topic_of_its_own(self, table: CapturedTable) -> None:
+        """Names that differ only in what a topic's name cannot have are one there."""
+        first = self._table_of_topic.setdefault(table.topic, table.name)
+        if first != table.name:
+            tables = (first, table.name)
+            raise TopicShared(capture=self._definition.name, topic=table.topic, tables=tables)
 
     def _write(self, change: Change | Message, place: Place, seq: int) -> None:
         if isinstance(change, Message):

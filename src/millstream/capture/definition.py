@@ -22,6 +22,9 @@ Encoding = Literal["json", "avro"]
 # A part of topic names: what Kafka allows there, without the dot that separates the parts.
 NAME = re.compile(r"[A-Za-z0-9_-]{1,100}")
 NOT_IN_A_TOPIC = re.compile(r"[^A-Za-z0-9._-]")
+HOST = re.compile(r"(\[[^]]*\]|[^:[\]]*)(:\d*)?")
+# Topics of a capture that are of no table.
+TRANSACTIONS, MESSAGES = "transactions", "messages"
 VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
@@ -37,6 +40,15 @@ class PasswordInUrl(BadDefinition):
             "postgresql://user:${SHOP_PASSWORD}@host/database"
         )
         self.capture = capture
+
+
+class UnreadableUrl(BadDefinition):
+    def __init__(self, *, capture: str, problem: str) -> None:
+        super().__init__(
+            f"the URL of the capture {capture} cannot be read: {problem}. It is like "
+            "postgresql://user:${SHOP_PASSWORD}@host:5432/database; in names, / is %2F and @ is %40"
+        )
+        self.capture, self.problem = capture, problem
 
 
 class VariableMissing(BadDefinition):
@@ -91,24 +103,30 @@ class CaptureDefinition:
 
     @property
     def transactions_topic(self) -> str:
-        return f"{self.prefix}.transactions"
+        return f"{self.prefix}.{TRANSACTIONS}"
 
     @property
     def messages_topic(self) -> str:
-        return f"{self.prefix}.messages"
+        return f"{self.prefix}.{MESSAGES}"
 
     def is_outbox(self, table: str) -> bool:
         """By the database's full name of a table, or the last part of it."""
         return self.outbox is not None and f".{table}".endswith(f".{self.outbox}")
 
     def topic_of(self, table: str, *, without: str) -> str:
-        """`shop.orders` for "public.orders" without "public", `shop.sales.orders` for others."""
+        """`shop.orders` for "public.orders" without "public", `shop.sales.orders` for others, and
+        `shop.public.messages` where the short one is not the table's."""
         short = table.removeprefix(f"{without}.")
-        return f"{self.prefix}.{NOT_IN_A_TOPIC.sub('_', short)}"
+        named = table if short in (TRANSACTIONS, MESSAGES) else short
+        return f"{self.prefix}.{NOT_IN_A_TOPIC.sub('_', named)}"
 
     def to_json(self) -> str:
-        """Refuses a password: this is kept, and shown."""
+        """Refuses a password: this is kept, and shown. And numbers that nothing can have."""
         require_no_password(self.name, self.url)
+        for field in ("partitions", "retained_bytes_max"):
+            number = getattr(self, field)
+            if number is not None and number < 1:
+                raise BadDefinition(f"{self.name}: {field}={number}: at least 1")
         return json.dumps({field.name: getattr(self, field.name) for field in fields(self)})
 
     @classmethod
@@ -129,10 +147,23 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
 
 def require_no_password(capture: str, url: str) -> None:
     """A password is a variable, or not there: then the driver's own files and variables count."""
+    require_readable(capture, url)
     given = urlsplit(url)
     passwords = [given.password or "", *_passwords_in_query(given.query)]
     if any(VARIABLE.sub("", password) for password in passwords):
         raise PasswordInUrl(capture=capture)
+
+
+def require_readable(capture: str, url: str) -> None:
+    """What only looks like a URL may hide its password from us. Says nothing of what is in it."""
+    try:
+        given = urlsplit(VARIABLE.sub("1", url))
+    except ValueError:  # half of an IPv6 address
+        raise UnreadableUrl(capture=capture, problem="its host is none") from None
+    hosts = given.netloc.rpartition("@")[2].split(",")
+    behind = f"{given.path}{given.query.partition('=')[0]}{given.fragment}" if given.netloc else ""
+    if "@" in behind or not all(map(HOST.fullmatch, hosts)):
+        raise UnreadableUrl(capture=capture, problem="its host or port is none")
 
 
 def _passwords_in_query(query: str) -> list[str]:

@@ -59,11 +59,12 @@ COMPACTED = {"cleanup.policy": "compact"}
 
 
 class RecordTooLarge(Rejected):
-    def __init__(self, *, topic: str, key: bytes | None, size_bytes: int) -> None:
+    def __init__(self, *, capture: str, topic: str, key: bytes | None, size_bytes: int) -> None:
         super().__init__(
             f"{topic}: the row {(key or b'without a key').decode()} has {size_bytes:,} bytes as "
-            f"JSON, and a record at most {RECORD_BYTES_MAX:,}. Make it smaller, or do not capture "
-            "its table"
+            f"JSON, and a record at most {RECORD_BYTES_MAX:,}. Make it smaller, then `millstream "
+            f"capture reload {capture}`, as the database's log has the large one; or do not "
+            "capture its table"
         )
         self.topic, self.key, self.size_bytes = topic, key, size_bytes
 
@@ -106,6 +107,9 @@ class LogWriter:
         config = CONFIG | COMPACTED if is_compacted else CONFIG
         self._topics.ensure(name, partitions=partitions, config=config)
 
+    def has_topic(self, name: str) -> bool:
+        return name in self._topics.partitions()
+
     def put(
         self,
         topic: str,
@@ -116,7 +120,7 @@ class LogWriter:
     ) -> None:
         """Into the partition of its key, unless another is given."""
         if value is not None and len(value) > RECORD_BYTES_MAX:
-            raise RecordTooLarge(topic=topic, key=key, size_bytes=len(value))
+            raise self._too_large(topic, key, len(value))
         if not self._is_begun:
             self._begin()
         while True:
@@ -130,6 +134,9 @@ class LogWriter:
                 self._make_room(topic)
             except KafkaException as error:
                 raise self._error(error, f"write to {topic}") from None
+
+    def _too_large(self, topic: str, key: bytes | None, size_bytes: int) -> RecordTooLarge:
+        return RecordTooLarge(capture=self.capture, topic=topic, key=key, size_bytes=size_bytes)
 
     def put_everywhere(self, topic: str, key: bytes | None, value: bytes | None) -> None:
         """Into every partition: who reads one of them must know it too."""

@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 
 from millstream.base.errors import Rejected
 from millstream.capture.change import CapturedTable
-from millstream.capture.definition import CaptureDefinition, resolve_url
+from millstream.capture.definition import CaptureDefinition, require_readable, resolve_url
 from millstream.capture.source import Source
 
 Known = Iterable[CapturedTable]
@@ -49,6 +49,7 @@ def open_source(
     """`url`: instead of the definition's, where that was not to be kept. `known`: the versions of
     tables that former runs have seen."""
     resolved = url or resolve_url(definition.name, definition.url, environment)
+    require_readable(definition.name, resolved)
     scheme = urlsplit(resolved).scheme
     opener = SOURCES.get((scheme, definition.mode))
     if opener is None:

@@ -23,7 +23,9 @@ from millstream.capture.change import CREATED, READ, CapturedTable, Change, Mess
 PREFIX = "outbox:"
 TOPIC_COLUMNS = ("topic", "aggregate_type", "aggregatetype")
 KEY_COLUMNS = ("key", "aggregate_id", "aggregateid")
-TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
+# Not one of the broker's and of captures, which begin with "_": who may write a row into an outbox
+# is not thereby one who may command captures. And "." and ".." are no topics.
+TOPIC_NAME = re.compile(r"(?!_|\.{1,2}\Z)[A-Za-z0-9._-]{1,249}")
 
 
 class Event(NamedTuple):

@@ -45,6 +45,8 @@ logger = logging.getLogger(__name__)
 PAUSE_SECONDS_FIRST = 0.1
 PAUSE_SECONDS_MAX = 10.0
 DOUBLINGS_MAX = 10
+# Who waits for an end gets one: 0.1 + 0.2 + ... + 6.4 s, and five times 10 s, after the first.
+ONCE_FAILURES_MAX = 12
 WATCH_SECONDS = 1.0
 LOOKS_FOR_ANOTHER_RUN = 5
 
@@ -102,11 +104,13 @@ class CaptureRunner:
         self._stopping.set()
 
     def run(self, *, once: bool = False) -> End:
-        """Why it ended. `once`: when all that is there now is written."""
+        """Why it ended. `once`: when all that is there now is written, or nothing is to be had."""
         while True:
             try:
                 end = self._run(once=once)
-            except (Retryable, SourceInterrupted) as error:
+            except Retryable as error:
+                if once and self._failures >= ONCE_FAILURES_MAX:
+                    raise
                 end = self._wait_after(error)
             if end != "changed":
                 return end
@@ -137,7 +141,7 @@ class CaptureRunner:
         if run.records.control.is_dropped:
             return self._drop(run)
         if run.records.control.is_paused:
-            return "stopped" if once else self._wait_while_paused(run)
+            return self._leave_paused() if once else self._wait_while_paused(run)
         return self._stream(run, once=once)
 
     def _stream(self, run: Run, *, once: bool) -> End:
@@ -173,6 +177,12 @@ class CaptureRunner:
         write_wanted(self._client, unwanted_notes(self._capture))
         return "dropped"
 
+    def _leave_paused(self) -> End:
+        name = self._capture
+        told = "capture %s is paused, and wrote nothing: `millstream capture resume %s` goes on"
+        logger.warning(told, name, name)
+        return "stopped"
+
     def _wait_while_paused(self, run: Run) -> End:
         self._tell_paused(run)
         while self._is_paused(run):
@@ -203,8 +213,7 @@ class CaptureRunner:
         self, writer: LogWriter, records: CaptureRecords, error: MillstreamError
     ) -> None:
         """If the log can be written: what broke may be the log itself."""
-        passes = isinstance(error, Retryable | SourceInterrupted)
-        state: State = "waiting" if passes else "failed"
+        state: State = "waiting" if isinstance(error, Retryable) else "failed"
         status = self._teller.status(state, records.position, error=str(error))
         with contextlib.suppress(MillstreamError):
             writer.abort()

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from millstream.base.errors import MillstreamError, Rejected
+from millstream.base.errors import Rejected, Retryable
 from millstream.capture.change import CapturedTable, Quiet, Transaction
 
 
@@ -150,7 +150,7 @@ class SourceLost(Rejected):
     """Changes are lost or cannot be had: a person must decide. Says which command is next."""
 
 
-class SourceInterrupted(MillstreamError):
+class SourceInterrupted(Retryable):
     """The connection or the server is gone for now."""
 
 

@@ -98,6 +98,7 @@ class Rate:
 
     def at(self, count: int, *, now_ms: int) -> float:
         elapsed_ms = now_ms - self.at_ms
-        per_s = (count - self.count) * 1000 / elapsed_ms if self.at_ms and elapsed_ms > 0 else 0.0
+        since = count - self.count if count >= self.count else count  # another run counts anew
+        per_s = since * 1000 / elapsed_ms if self.at_ms and elapsed_ms > 0 else 0.0
         self.count, self.at_ms = count, now_ms
         return round(per_s, 1)

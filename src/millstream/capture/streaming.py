@@ -183,7 +183,7 @@ class Streaming:
         return is_old and is_open and not self._is_batch_full()
 
     def _look(self) -> End | None:
-        if self._seen_ms - self._looked_ms < CHORES_EVERY_MS:
+        if 0 <= self._seen_ms - self._looked_ms < CHORES_EVERY_MS:  # a clock may be put back
             return None
         self._looked_ms = self._seen_ms
         return self._chores.look(self)

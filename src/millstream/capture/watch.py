@@ -42,11 +42,12 @@ class RetainedTooMuch(Rejected):
 
     def __init__(self, *, capture: str, retained_bytes: int, limit: int, is_dropped: bool) -> None:
         done = (
-            f"What the database kept for it was dropped: `millstream capture drop {capture}`, "
-            "then add it again, loads everything anew"
+            f"What the database kept for it was dropped: `millstream capture reload {capture}` "
+            "loads everything anew"
             if is_dropped
-            else f"It has stopped; the database goes on keeping. Raise the limit, or "
-            f"`millstream capture drop {capture}`"
+            else "It has stopped; the database goes on keeping. Raise the limit: `millstream "
+            f"capture add {capture} URL --table ... --retained-max SIZE`; or `millstream capture "
+            f"drop {capture}`"
         )
         super().__init__(
             f"the database keeps {retained_bytes:,} bytes of its log for the capture {capture}, "
@@ -83,7 +84,8 @@ class Teller:
         )
 
     def is_due(self) -> bool:
-        return self.now_ms() - self.told_ms >= STATUS_EVERY_MS
+        """A clock may be put back."""
+        return not 0 <= self.now_ms() - self.told_ms < STATUS_EVERY_MS
 
     def warn(self, warnings: Sequence[str]) -> None:
         """Once, until it is over."""

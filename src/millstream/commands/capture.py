@@ -8,6 +8,7 @@ import contextlib
 import os
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -136,6 +137,8 @@ def add(
         raise BadUsage("name at least one table to capture: --table orders")
     control = _control(brokers)
     if url is None:
+        if not unchecked:
+            _require_tables(control.capture(name), table)
         control.add_tables(name, table)
         say(f"capture {name} has {', '.join(table)} too: whoever runs it loads them now")
         return
@@ -219,6 +222,12 @@ def _require_ready(definition: "CaptureDefinition") -> None:
     for line in finding_lines(findings):
         say(line)
     _require_none_missing(findings)
+
+
+def _require_tables(records: "CaptureRecords", tables: list[str]) -> None:
+    """Of a capture that is there: a table that is not would be waited for in silence."""
+    assert records.definition is not None
+    _require_ready(replace(records.definition, tables=tuple(tables), outbox=None))
 
 
 def _require_none_missing(findings: "list[Finding]") -> None:
@@ -314,6 +323,7 @@ def reload(
     """Load a table anew, while changes go on: rows that are gone from it are deleted."""
     control = _control(brokers)
     if table is None:
+        control.capture(name)
         confirm(f"Load every table of capture {name} anew?", yes=yes)
     control.reload(name, table)
     say(f"capture {name} loads {table or 'all its tables'} anew: see `millstream capture show`")
@@ -355,7 +365,7 @@ def _drop_here(client: dict[str, Any], name: str) -> None:
 def run(
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="NAME...", help="The captures to run; without names all of them."),
+        typer.Argument(metavar="NAME", help="The captures to run; without names all of them."),
     ] = None,
     once: Annotated[
         bool, typer.Option("--once", help="Write what is there now, then end.")
@@ -372,9 +382,12 @@ def run(
     if not chosen:
         raise BadUsage("there is no capture: `millstream capture add NAME URL --table TABLE`")
     _require_variables(chosen)
+    from millstream.base.clock import system_clock
     from millstream.capture_processes import CaptureOrder, CaptureProcesses
+    from millstream.commands.capture_lines import of_this_run
     from millstream.commands.capture_watch import shown_captures
 
+    began_ms = system_clock()
     client = _client(brokers)
     orders = [CaptureOrder(capture=name, client=_plain(client), once=once) for name in chosen]
     processes = CaptureProcesses(orders)
@@ -384,9 +397,12 @@ def run(
         control.followed() as captures,
         shown_captures(as_json=json) as look,
     ):
-        while not processes.wait(LOOK_SECONDS / len(orders)):
-            there = captures()
-            look(_facts({name: there[name] for name in chosen if name in there}))
+        is_over = False
+        while not is_over:
+            is_over = processes.wait(LOOK_SECONDS / len(orders))
+            there = control.captures() if is_over else captures()
+            found = _facts({name: there[name] for name in chosen if name in there})
+            look([of_this_run(one, began_ms=began_ms, is_over=is_over) for one in found])
     processes.require_well()
     if not json:
         say(f"{counted(len(orders), 'capture')} {'done' if once else 'ended'}")

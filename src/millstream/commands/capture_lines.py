@@ -8,6 +8,7 @@ from millstream.capture.definition import shown_url
 from millstream.capture.load.plan import TableLoad, load_from_json
 from millstream.capture.load.progress import TableProgress
 from millstream.capture.status import status_from_json
+from millstream.commands.output import counted
 
 if TYPE_CHECKING:
     from millstream.capture.change import CapturedTable
@@ -19,6 +20,8 @@ HEADER = ("CAPTURE", "STATE", "TABLES", "BEHIND", "TO READ", "KEPT", "CHANGES/S"
 TABLE_HEADER = ("TABLE", "TOPIC", "KEY", "COLUMNS", "VERSION", "LOADED")
 BAR_CELLS = 20
 NEVER = "never run"
+NOT_RUNNING = "not running"
+TABLES_SHOWN_CHARS_MAX = 30  # with more, a row would not fit into a terminal's 80 columns
 
 
 def facts_of(name: str, records: "CaptureRecords", *, now_ms: int) -> Facts:
@@ -68,8 +71,16 @@ def state_of(records: "CaptureRecords", *, now_ms: int) -> str:
     if status.state == "failed":
         return "failed"
     if status.is_stale(now_ms=now_ms) or status.state == "ended":
-        return "paused" if records.control.is_paused else "not running"
+        return "paused" if records.control.is_paused else NOT_RUNNING
     return "pausing" if records.control.is_paused and status.state != "paused" else status.state
+
+
+def of_this_run(facts: Facts, *, began_ms: int, is_over: bool) -> Facts:
+    """For who runs it since `began_ms`: what an earlier run has told is not of this one."""
+    if not is_over and (facts["at_ms"] or 0) < began_ms:
+        nothing = dict.fromkeys(MEASURES)
+        return {**facts, **nothing, "state": "starting", "error": "", "warnings": []}
+    return {**facts, "state": "ended"} if facts["state"] == NOT_RUNNING else facts
 
 
 def load_facts(table: str, load: TableLoad) -> Facts:
@@ -89,14 +100,16 @@ def load_facts(table: str, load: TableLoad) -> Facts:
 
 
 def row_of(facts: Facts) -> list[object]:
-    rate = facts["changes_per_s"]
+    """Nobody measures one that does not run: how it was then is no answer to how it is."""
+    told = facts | dict.fromkeys(MEASURES) if facts["state"] == NOT_RUNNING else facts
+    rate = told["changes_per_s"]
     return [
-        facts["capture"],
-        facts["state"],
-        ", ".join(facts["tables"]),
-        _duration(facts["behind_ms"]),
-        _size(facts["lag_bytes"]),
-        _kept(facts),
+        told["capture"],
+        told["state"],
+        _tables(told["tables"]),
+        _duration(told["behind_ms"]),
+        _size(told["lag_bytes"]),
+        _kept(told),
         None if rate is None else round(rate),
     ]
 
@@ -131,9 +144,10 @@ def line_of(facts: Facts) -> str:
     """One capture in one line, for logs."""
     parts = [f"{facts['capture']}: {facts['state']}"]
     if facts["changes"]:
-        parts.append(f"{facts['changes']:,} changes, {facts['changes_per_s'] or 0:,.0f}/s")
+        rate = f"{facts['changes_per_s'] or 0:,.0f}/s"
+        parts.append(f"{counted(facts['changes'], 'change')}, {rate}")
     if facts["rows_loaded"]:
-        parts.append(f"{facts['rows_loaded']:,} rows loaded")
+        parts.append(f"{counted(facts['rows_loaded'], 'row')} loaded")
     parts += [
         f"{one['table']} {one['fraction']:.0%}" for one in facts["load"] if one["phase"] != "done"
     ]
@@ -153,7 +167,8 @@ def heading(facts: Facts) -> list[str]:
         "kept by the database": _kept(facts),
     }
     measures = [f"{what}: {value}" for what, value in told.items() if value is not None]
-    return lines + ([f"  {', '.join(measures)}"] if measures else [])
+    when = "when it last ran, " if facts["state"] == NOT_RUNNING else ""
+    return lines + ([f"  {when}{', '.join(measures)}"] if measures else [])
 
 
 def table_rows(records: "CaptureRecords", facts: Facts) -> list[list[object]]:
@@ -191,6 +206,12 @@ def finding_lines(findings: "Sequence[Finding]") -> list[str]:
         lines.append(f"{'missing' if one.is_fatal else 'advice'}: {one.what}")
         lines += [f"    {line}" for line in one.mend.splitlines()]
     return lines
+
+
+def _tables(tables: Sequence[str]) -> str:
+    """By name where there is room; `show` has them all."""
+    names = ", ".join(tables)
+    return names if len(names) <= TABLES_SHOWN_CHARS_MAX else f"{len(tables)} tables"
 
 
 def _loaded(load: Facts | None) -> str:

@@ -31,18 +31,22 @@ def shown_captures(*, as_json: bool) -> Iterator[Look]:
     if not sys.stderr.isatty() or as_json:
         yield CaptureLines(as_json=as_json).look
         return
-    from rich.console import Console
+    from rich.console import Console, Group
     from rich.live import Live
     from rich.text import Text
 
+    def drawn(found: Sequence[Facts]) -> Group:
+        """Rows are cut where the terminal ends; what is wrong is told to its end."""
+        rows = Text("\n".join(rows_and_bars(found)), no_wrap=True, overflow="ellipsis")
+        return Group(rows, *map(Text, troubles(found)))
+
     with Live(console=Console(stderr=True), auto_refresh=False) as live:
-        yield lambda found: live.update(Text("\n".join(all_lines(found))), refresh=True)
+        yield lambda found: live.update(drawn(found), refresh=True)
 
 
-def all_lines(captures: Sequence[Facts]) -> list[str]:
+def rows_and_bars(captures: Sequence[Facts]) -> list[str]:
     shown = table(HEADER, [row_of(one) for one in captures])
-    bars = [line for one in captures for line in load_lines(one)]
-    return [shown, *bars, *troubles(captures)]
+    return [shown, *(line for one in captures for line in load_lines(one))]
 
 
 class CaptureLines:

@@ -136,7 +136,7 @@ def put(
     queue: QueueName,
     values: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[VALUE]...", help="JSON. Without it, one job per line of stdin."),
+        typer.Argument(metavar="VALUE", help="JSON. Without it, one job per line of stdin."),
     ] = None,
     key: Annotated[
         str | None, typer.Option(metavar="KEY", help="Jobs of one key lie in one partition.")

@@ -99,6 +99,10 @@ class Feed(Generic[EventT]):
         self._next.result()
         return True
 
+    @property
+    def is_closing(self) -> bool:
+        return self._closing.done()
+
     async def _ask(self) -> EventT | None:
         return await anext(self._events, None)
 

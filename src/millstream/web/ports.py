@@ -41,6 +41,15 @@ class Upcoming(Protocol[EventT_co]):
     async def aclose(self) -> None: ...
 
 
+class UpcomingChanges(Upcoming[RecordedChange], Protocol):
+    """Of a captured table. `has_all`: what was there at first has come. `token`: where it is."""
+
+    @property
+    def has_all(self) -> bool: ...
+    @property
+    def token(self) -> str | None: ...
+
+
 class ServedView(Protocol):
     """A view to read; its calls block."""
 
@@ -105,7 +114,7 @@ class Application(Protocol):
     def tables(self) -> Sequence[str]:
         """Those that are captured from a database."""
 
-    def changes(self, table: str, *, since: str | None) -> Upcoming[RecordedChange]:
+    def changes(self, table: str, *, since: str | None) -> UpcomingChanges:
         """All that is captured of it, or what came after a token."""
 
     def require_broker(self) -> None:

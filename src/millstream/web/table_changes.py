@@ -10,6 +10,7 @@ an answer may end at any of them.
 """
 
 import contextlib
+import time
 from functools import partial
 
 from starlette.requests import Request
@@ -19,11 +20,13 @@ from millstream.capture.recorded_change import RecordedChange
 from millstream.web.change_feeds import (
     EVENT_STREAM,
     POLL_SECONDS_DEFAULT,
+    ROWS_SECONDS_MAX,
     TOGETHER_SECONDS,
     Feed,
     event_stream,
     since_of,
 )
+from millstream.web.ports import UpcomingChanges
 from millstream.web.questions import Asked
 from millstream.web.row_json import to_json
 from millstream.web.serving import Serving, answer
@@ -52,24 +55,38 @@ async def table_changes(request: Request, serving: Serving) -> Response:
         if EVENT_STREAM in request.headers.get("accept", ""):
             return await event_stream(feed, serving, slot.pop_all(), to_event)
         try:
-            found = await _together(feed, limit=limit, timeout_s=timeout_s)
+            found = await _together(feed, changes, limit=limit, timeout_s=timeout_s)
+            last = found[-1].token if found else changes.token
         finally:
             await feed.close()
-    last = found[-1].token if found else since
     return answer({"results": [change.to_json() for change in found], "last": last})
 
 
 async def _together(
-    feed: Feed[RecordedChange], *, limit: int, timeout_s: float
+    feed: Feed[RecordedChange], changes: UpcomingChanges, *, limit: int, timeout_s: float
 ) -> list[RecordedChange]:
     """Waits for a first change, and takes those that are there with it."""
     found: list[RecordedChange] = []
-    while len(found) < limit and await feed.has_next(TOGETHER_SECONDS if found else timeout_s):
+    patience_s = timeout_s
+    while len(found) < limit and await _has_next(feed, changes, patience_s):
         change = feed.take()
         if change is None:
             break
         found.append(change)
+        patience_s = TOGETHER_SECONDS
     return found
+
+
+async def _has_next(
+    feed: Feed[RecordedChange], changes: UpcomingChanges, patience_s: float
+) -> bool:
+    """What is there already comes, however short the patience: it has to be fetched first."""
+    until = time.monotonic() + max(patience_s, ROWS_SECONDS_MAX)
+    while not (is_there := await feed.has_next(patience_s)):
+        if changes.has_all or feed.is_closing or time.monotonic() > until:
+            break
+        patience_s = TOGETHER_SECONDS
+    return is_there
 
 
 def to_event(change: RecordedChange) -> bytes:

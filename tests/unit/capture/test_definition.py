@@ -6,6 +6,7 @@ from millstream.capture.definition import (
     BadDefinition,
     CaptureDefinition,
     PasswordInUrl,
+    UnreadableUrl,
     VariableMissing,
     resolve_url,
     shown_url,
@@ -42,6 +43,43 @@ def test_a_password_is_refused_and_not_repeated(url: str) -> None:
     with pytest.raises(PasswordInUrl) as refused:
         definition(url=url).to_json()
     assert "secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://mill:sec/ret@db/shop",
+        "postgresql://mill:1/secret@db/shop",
+        "postgresql://mill:1?secret@db/shop",
+        "mariadb://mill:1#secret@db/shop",
+        "mariadb://mill@db:port/shop",
+        "postgresql://mill@[::1/shop",
+    ],
+)
+def test_a_url_that_may_hide_a_password_is_refused_and_not_repeated(url: str) -> None:
+    with pytest.raises(UnreadableUrl) as refused:
+        definition(url=url).to_json()
+    assert "ret" not in str(refused.value)
+
+
+@pytest.mark.parametrize("field", ["partitions", "retained_bytes_max"])
+def test_a_number_that_nothing_can_have_is_not_kept(field: str) -> None:
+    with pytest.raises(BadDefinition, match=f"{field}=0: at least 1"):
+        definition(**{field: 0}).to_json()
+    definition(**{field: 1}).to_json()
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://db:5432,other:5433/shop",
+        "postgresql://mill@[::1]:5432/shop",
+        "postgresql://db:${PORT}/shop?user=mill@tenant",
+        "sqlite:////srv/m@il.db",
+    ],
+)
+def test_hosts_and_ports_of_every_kind_are_kept(url: str) -> None:
+    assert CaptureDefinition.from_json(definition(url=url).to_json()).url == url
 
 
 @pytest.mark.parametrize("url", [URL, "postgresql://db/shop", "sqlite:///shop.db", "${SHOP_URL}"])
@@ -89,6 +127,12 @@ def test_topics_are_named_after_the_capture_and_the_table() -> None:
     assert shop.topic_of("sales.orders", without="public") == "shop.sales.orders"
     assert shop.topic_of("public.größen", without="public") == "shop.gr__en"
     assert definition(topic_prefix="db1").topic_of("main.a", without="main") == "db1.a"
+
+
+def test_a_table_does_not_share_the_topic_of_boundaries_or_messages() -> None:
+    shop = definition()
+    for name, topic in ("transactions", shop.transactions_topic), ("messages", shop.messages_topic):
+        assert shop.topic_of(f"public.{name}", without="public") == f"shop.public.{name}" != topic
 
 
 def test_an_outbox_is_known_by_its_full_name_or_the_last_part() -> None:

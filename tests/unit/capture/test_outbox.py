@@ -44,11 +44,18 @@ def test_no_payload_is_a_tombstone() -> None:
     assert found.value is None
 
 
-@pytest.mark.parametrize("topic", [None, "", "a topic", "x" * 250])
+@pytest.mark.parametrize(
+    "topic", [None, "", "a topic", "x" * 250, ".", "..", "_captures", "__consumer_offsets"]
+)
 def test_a_row_that_names_no_topic_is_told_by_its_key(topic: str | None) -> None:
     found = event_from_row(created(OUTBOX, {"id": 41, "topic": topic, "payload": "x"}))
     assert isinstance(found, NotRoutable)
     assert "41" in found.reason
+
+
+@pytest.mark.parametrize("prefix", ["outbox:_captures:definition", "outbox:.."])
+def test_a_message_does_not_go_where_captures_are_commanded(prefix: str) -> None:
+    assert event_from_message(Message(prefix=prefix, content=b"{}")) is None
 
 
 def test_only_a_row_that_comes_is_an_event() -> None:

@@ -74,6 +74,12 @@ def test_a_rate_is_of_the_time_since_the_last_look() -> None:
     assert rate.at(400, now_ms=3_000) == 0.0
 
 
+def test_a_rate_is_never_below_nothing_when_another_run_counts_anew() -> None:
+    rate = Rate()
+    rate.at(400, now_ms=1_000)
+    assert rate.at(30, now_ms=3_000) == 15.0
+
+
 def test_pauses_grow_up_to_a_limit() -> None:
     pauses = [pause_seconds(failures) for failures in range(20)]
     assert pauses == sorted(pauses)

@@ -80,6 +80,33 @@ def test_how_far_behind_a_capture_is_can_be_read_at_a_glance() -> None:
     assert capture_lines.troubles([found]) == ["shop: warning: the disk fills"]
 
 
+def test_how_far_behind_a_capture_was_is_not_shown_as_how_far_it_is() -> None:
+    ended = replace(STREAMING, state="ended", behind_ms=0, retained_bytes=56, changes_per_s=17.0)
+    found = facts(records(ended))
+    assert capture_lines.row_of(found)[1:] == ["not running", "orders", None, None, None, None]
+    assert capture_lines.heading(found)[-1] == (
+        "  when it last ran, behind: 0ms, kept by the database: 56B"
+    )
+
+
+def test_more_tables_than_fit_into_a_row_are_counted() -> None:
+    many = replace(SHOP, tables=tuple(f"table_{number}" for number in range(12)))
+    assert capture_lines.row_of(facts(CaptureRecords(definition=many)))[2] == "12 tables"
+
+
+def test_what_an_earlier_run_told_is_not_taken_for_the_one_that_begins() -> None:
+    failed = facts(records(replace(STREAMING, state="failed", error="the slot is lost", changes=3)))
+    begun = capture_lines.of_this_run(failed, began_ms=NOW_MS + 1, is_over=False)
+    assert capture_lines.line_of(begun) == "shop: starting"
+    assert capture_lines.of_this_run(failed, began_ms=NOW_MS, is_over=False) == failed
+
+
+def test_a_run_that_is_over_says_what_it_wrote() -> None:
+    told = replace(STREAMING, state="ended", changes=1, changes_per_s=2.0, rows_loaded=1_200)
+    over = capture_lines.of_this_run(facts(records(told)), began_ms=NOW_MS, is_over=True)
+    assert capture_lines.line_of(over) == "shop: ended, 1 change, 2/s, 1,200 rows loaded"
+
+
 def test_a_load_has_a_bar_until_it_is_done() -> None:
     found = facts(records(STREAMING, loads={"public.orders": HALF, "public.customers": DONE}))
     (line,) = capture_lines.load_lines(found)

@@ -42,6 +42,18 @@ def test_an_answer_with_nothing_to_tell_ends_where_it_began(client: WebClient) -
     assert client.get(CHANGES, since=last, timeout=0).json() == {"results": [], "last": last}
 
 
+def test_an_answer_that_may_not_wait_has_what_is_there(client: WebClient) -> None:
+    assert ops(client.get(CHANGES, timeout=0)) == ["c", "d"]
+
+
+def test_who_begins_now_is_told_where_now_is(
+    client: WebClient, application: MemoryApplication
+) -> None:
+    last = client.get(CHANGES, since="now", timeout=0).json()["last"]
+    application.captured.append(order_change("c", 8, at=2))
+    assert ops(client.get(CHANGES, since=last, timeout=0)) == ["c"]
+
+
 def test_an_answer_waits_for_a_change(client: WebClient, application: MemoryApplication) -> None:
     last = client.get(CHANGES).json()["last"]
     change = order_change("c", 8, at=2)

@@ -248,7 +248,8 @@ class Course:
     def _settles(self) -> Iterator[Settle]:
         if not self._is_settling and self._loading:
             self._is_settling = True
-            yield Settle(opening=self._journal.open())
+            tables = tuple(self._courses[name].table for name in sorted(self._loading))
+            yield Settle(opening=self._journal.open(), tables=tables)
 
     def _splits(self, course: TableCourse) -> Iterator[Split]:
         if not course.is_splitting and self._room() > 0:

@@ -150,8 +150,7 @@ class Loading:
     def _answer(self, ask: Ask) -> Answer:
         match ask:
             case Settle():
-                if isinstance(self._loader, Settles):
-                    self._loader.settle(self._is_closed.is_set)
+                self._settle(ask)
                 return None
             case Split():
                 return self._parts(ask)
@@ -161,6 +160,13 @@ class Loading:
                 return self._loader.read(ask.table, ask.after, ask.until, ask.rows_max)
             case Scan():
                 return self._topics.keys_left(ask.topic, ask.ends)
+
+    def _settle(self, ask: Settle) -> None:
+        """A transaction whose commit is in the log holds its locks until queries see it."""
+        if isinstance(self._loader, Settles):
+            self._loader.settle(self._is_closed.is_set)
+            for table in ask.tables:
+                self._loader.settle_table(table, self._is_closed.is_set)
 
     def _parts(self, split: Split) -> Parts:
         table = split.table

@@ -108,9 +108,10 @@ def lanes_of(load: TableLoad) -> list[Lane]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settle:
-    """Ask to wait until snapshots see all that is in the database's log now."""
+    """Ask to wait until snapshots see all that is in the database's log now of these tables."""
 
     opening: Opening
+    tables: tuple[CapturedTable, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

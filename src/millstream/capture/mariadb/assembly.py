@@ -38,8 +38,8 @@ DEFINES: Final = frozenset({"ALTER", "RENAME"})
 class BinlogIncomplete(SourceLost):
     def __init__(self, position: str, what: str) -> None:
         super().__init__(
-            f"after {position} the binlog has {what}. `millstream capture reload` the tables that "
-            "it may concern, once the setting is mended"
+            f"after {position} the binlog has {what}. Once that is mended, `millstream capture "
+            "reload NAME` begins behind it, and loads all tables anew"
         )
 
 
@@ -60,6 +60,7 @@ class _Open:
     at_s: int
     group: Group
     savepoints: dict[str, int]
+    is_alone: bool  # ends with its first statement; else rows may follow it (CREATE ... SELECT)
 
 
 class Assembly:
@@ -123,7 +124,7 @@ class Assembly:
         self._begin(events.read_mysql_gtid(event.body), event.at_s)
 
     def _begin(self, start: GroupStart, at_s: int) -> None:
-        self._open = _Open(start, at_s, Group(), {})
+        self._open = _Open(start, at_s, Group(), {}, start.is_standalone)
 
     def anonymous(self, event: events.Event) -> None:
         raise BinlogIncomplete(self.resume, "a transaction without a GTID: set gtid_mode = ON")
@@ -173,6 +174,8 @@ class Assembly:
         database, statement = events.read_query(event.type, event.body)
         match mark_of(statement):
             case Mark.BEGIN:
+                if self._open is not None:
+                    self._open.is_alone = False
                 return None
             case Mark.COMMIT:
                 return self._end(event.at_s)
@@ -186,8 +189,7 @@ class Assembly:
         if self._savepoint(self._open, statement):
             return None
         self._statement(self._open.group, database, statement)
-        is_alone = self._open.start.is_standalone or is_definition(statement)
-        return self._end(event.at_s) if is_alone else None
+        return self._end(event.at_s) if self._open.is_alone else None
 
     def _savepoint(self, opened: _Open, statement: str) -> bool:
         if name := savepoint_set(statement):
@@ -261,11 +263,6 @@ class Assembly:
             self.done = self._read
         elif gtid not in self._handed_over:
             self.done = self.done.with_gtid(gtid)
-
-
-def is_definition(statement: str) -> bool:
-    """MySQL marks no statement as standing alone; those that change no rows do."""
-    return first_word(statement) not in CHANGES_BY_STATEMENT
 
 
 HANDLERS: Final[Mapping[int, Callable[[Assembly, events.Event], Transaction | None]]] = {

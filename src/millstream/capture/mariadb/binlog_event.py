@@ -91,7 +91,7 @@ def rotated_to(body: bytes) -> str:
 
 
 class GroupStart(NamedTuple):
-    """`is_standalone`: one statement follows, and no end."""
+    """`is_standalone`: one statement follows, and no end. MySQL says so by not saying BEGIN."""
 
     gtid: str
     is_standalone: bool = False
@@ -107,7 +107,7 @@ def read_mariadb_gtid(body: bytes, server_id: int) -> GroupStart:
 
 def read_mysql_gtid(body: bytes) -> GroupStart:
     number = int.from_bytes(body[17:25], "little")
-    return GroupStart(f"{uuid.UUID(bytes=body[1:17])}:{number}")
+    return GroupStart(f"{uuid.UUID(bytes=body[1:17])}:{number}", is_standalone=True)
 
 
 def read_query(kind: int, body: bytes) -> tuple[str, str]:

@@ -13,6 +13,7 @@ from millstream.capture.source import Finding
 
 DAY_S: Final = 86_400
 FILE: Final = "in the server's configuration file, then restart it"
+FOR_EVER: Final = "-- and in the server's configuration file; open sessions keep what they had"
 GRANT: Final = re.compile(r"GRANT (.+) ON (\S+) TO ", re.IGNORECASE)
 TABLE: Final = """
     SELECT engine, table_type FROM information_schema.tables
@@ -38,10 +39,10 @@ class Wanted:
     mend: str = ""
 
     def finding(self, found: str) -> Finding:
-        mend = self.mend or f"SET GLOBAL {self.name} = {self.value}; and {self.name} = {self.value}"
+        value = self.value or "''"
         return Finding(
-            what=f"{self.name} is {found or 'empty'}, not {self.value}: {self.why}",
-            mend=mend if self.mend else f"{mend} in the server's configuration file",
+            what=f"{self.name} is {found or 'empty'}, not {value}: {self.why}",
+            mend=self.mend or f"SET GLOBAL {self.name} = {value}; {FOR_EVER}",
         )
 
 
@@ -87,7 +88,7 @@ def _server(settings: Mapping[str, str]) -> Iterator[Finding]:
         yield Finding(
             what=f"sync_binlog is {settings['sync_binlog']}: after a power cut the server may have "
             "forgotten transactions that were captured, and then the capture is lost",
-            mend="SET GLOBAL sync_binlog = 1; and the same in the server's configuration file",
+            mend=f"SET GLOBAL sync_binlog = 1; {FOR_EVER}",
             is_fatal=False,
         )
     kept_s = int(float(settings.get("binlog_expire_logs_seconds") or 0))
@@ -117,7 +118,7 @@ def _privileges(
         if _exists(session, table) and not _may_select(session, table):
             yield Finding(
                 what=f"{user} may not read {table}",
-                mend=f"GRANT SELECT ON {table.database}.* TO {account}",
+                mend=f"GRANT SELECT ON {quoted_name(table.database)}.* TO {account}",
             )
 
 
@@ -144,12 +145,15 @@ def _exists(session: Session, table: TableName) -> bool:
 
 def _may_select(session: Session, table: TableName) -> bool:
     """The catalogue shows only columns on which the user has some privilege: so ask the table."""
-    name = f"{quoted_name(table.database)}.{quoted_name(table.table)}"
     try:
-        session.rows(f"SELECT * FROM {name} LIMIT 0")
+        session.rows(f"SELECT * FROM {_quoted(table)} LIMIT 0")
     except StatementRefused:
         return False
     return True
+
+
+def _quoted(table: TableName) -> str:
+    return f"{quoted_name(table.database)}.{quoted_name(table.table)}"
 
 
 def _table(session: Session, table: TableName) -> Iterator[Finding]:
@@ -167,14 +171,14 @@ def _table(session: Session, table: TableName) -> Iterator[Finding]:
     if kind == "SYSTEM VERSIONED":
         yield Finding(
             what=f"{table} is system-versioned: its history comes as rows of their own",
-            mend=f"ALTER TABLE {table} DROP SYSTEM VERSIONING",
+            mend=f"ALTER TABLE {_quoted(table)} DROP SYSTEM VERSIONING",
             is_fatal=False,
         )
     if str(engine).upper() not in TRANSACTIONAL:
         yield Finding(
             what=f"{table} is of the engine {engine}, without transactions: its initial load is no "
             "snapshot, and what a crash cuts off is not undone",
-            mend=f"ALTER TABLE {table} ENGINE = InnoDB",
+            mend=f"ALTER TABLE {_quoted(table)} ENGINE = InnoDB",
             is_fatal=False,
         )
     yield from _rows_unseen(session, table)
@@ -184,14 +188,14 @@ def _rows_unseen(session: Session, table: TableName) -> Iterator[Finding]:
     if not session.rows(HAS_KEY, table.database, table.table):
         yield Finding(
             what=f"{table} has no primary key: its changes have no key, its topic is not compacted",
-            mend=f"ALTER TABLE {table} ADD PRIMARY KEY (...)",
+            mend=f"ALTER TABLE {_quoted(table)} ADD PRIMARY KEY (...)",
             is_fatal=False,
         )
     for (constraint,) in session.rows(CASCADES, table.database, table.table):
         yield Finding(
             what=f"{constraint} changes rows of {table} when others change, and the binlog does "
             "not tell",
-            mend=f"ALTER TABLE {table} DROP FOREIGN KEY {constraint}; then let the application "
-            "change those rows",
+            mend=f"ALTER TABLE {_quoted(table)} DROP FOREIGN KEY {quoted_name(constraint)}; "
+            "-- then let the application change those rows",
             is_fatal=False,
         )

@@ -21,8 +21,10 @@ READ_WITHIN_S: Final = 600  # of an answer: a chunk of a large table may take it
 SSL_OPTIONS: Final = ("ssl_ca", "ssl_cert", "ssl_key", "ssl_verify_identity", "ssl_verify_cert")
 # Ids of replicas: above those that people give to servers, and never 0.
 SERVER_ID_BASE: Final = 1 << 30
+SERVER_ID_END: Final = 1 << 32
 
-LOGIN_REFUSED: Final = frozenset({1044, 1045, 1130, 1251, 1698})
+DATABASE_REFUSED: Final = 1044
+LOGIN_REFUSED: Final = frozenset({1045, 1130, 1251, 1698})
 NO_SUCH_TABLE, TABLE_CHANGED = 1146, 1412
 # Errors of a statement that the same statement would get again.
 REFUSED: Final = frozenset({1049, 1054, 1064, 1142, 1143, NO_SUCH_TABLE, 1193, 1227, 1419})
@@ -35,8 +37,17 @@ class BadUrl(Rejected):
 class LoginRefused(SourceInterrupted):
     def __init__(self, *, capture: str, message: str) -> None:
         super().__init__(
-            f"the server refuses the login of the capture {capture}: {message}. Have the "
-            "credentials changed? It is tried again; with new ones, start the capture again"
+            f"the server refuses the login of the capture {capture}: {message}. Is the "
+            "password right, or have the credentials changed? A capture that runs tries again; "
+            "with new ones, start it again"
+        )
+
+
+class DatabaseRefused(SourceInterrupted):
+    def __init__(self, *, capture: str, message: str) -> None:
+        super().__init__(
+            f"the server does not let the capture {capture} into its database: {message}. "
+            "GRANT SELECT ON that database to that user, then `millstream capture check` goes on"
         )
 
 
@@ -73,14 +84,20 @@ class Address:
             raise BadUrl(f"the URL of the capture {capture} names no database: .../DATABASE")
         query = dict(parse_qsl(given.query))
         own_id = SERVER_ID_BASE + zlib.crc32(capture.encode()) % SERVER_ID_BASE
+        try:
+            port, server_id = given.port or PORT, int(query.pop("server_id", own_id))
+        except ValueError:
+            port = server_id = 0
+        if not port or not 0 < server_id < SERVER_ID_END:
+            raise BadUrl(f"the URL of the capture {capture}: its port or server_id is none")
         return cls(
             capture=capture,
             host=given.hostname or "127.0.0.1",
-            port=given.port or PORT,
+            port=port,
             user=unquote(given.username or ""),
             password=unquote(given.password or ""),
             database=database,
-            server_id=int(query.pop("server_id", own_id)),
+            server_id=server_id,
             options=_options(query, capture),
         )
 
@@ -133,6 +150,8 @@ def translated(capture: str) -> Iterator[None]:
 def refusal(capture: str, error: pymysql.err.Error) -> MillstreamError:
     code = error.args[0] if error.args and isinstance(error.args[0], int) else 0
     message = " ".join(str(part) for part in error.args[1:]) or str(error)
+    if code == DATABASE_REFUSED:
+        return DatabaseRefused(capture=capture, message=message)
     if code in LOGIN_REFUSED:
         return LoginRefused(capture=capture, message=message)
     if code in (NO_SUCH_TABLE, TABLE_CHANGED):

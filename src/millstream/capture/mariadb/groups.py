@@ -4,6 +4,7 @@ Events are kept as they came and decoded when the transaction is handed over, ro
 memory holds no more of a big one than `MEMORY_BYTES_MAX` at any time.
 """
 
+import contextlib
 import struct
 import tempfile
 from array import array
@@ -15,6 +16,7 @@ from typing import IO, Final
 from millstream.capture.change import CREATED, DELETED, TRUNCATED, UPDATED, CapturedTable, Change
 from millstream.capture.mariadb.binlog_event import DELETES, UPDATES, WRITES, read_rows
 from millstream.capture.mariadb.row_decoder import BadRow, ReadRow
+from millstream.capture.source import SourceInterrupted
 
 MEMORY_BYTES_MAX: Final = 8 * 1024 * 1024
 #   shape  uint32, type  uint8, size  uint32, then the event's body
@@ -27,6 +29,17 @@ class TableShape:
 
     table: CapturedTable
     read_row: ReadRow
+
+
+class SpoolUnwritable(SourceInterrupted):
+    """Most likely the disk is full. The transaction comes again, from its start."""
+
+    def __init__(self, *, reason: str) -> None:
+        super().__init__(
+            f"a big transaction cannot be kept in {tempfile.gettempdir()} until it is read: "
+            f"{reason}. Make room there, or start the capture with another TMPDIR"
+        )
+        self.reason = reason
 
 
 class Group:
@@ -84,7 +97,8 @@ class Group:
     def close(self) -> None:
         self._memory.clear()
         if self._spool is not None:
-            self._spool.close()
+            with contextlib.suppress(OSError):  # a full disk; what was in it is not needed
+                self._spool.close()
 
     def _events(self) -> Iterable[tuple[TableShape, int, bytes]]:
         return self._memory if self._spool is None else chain(self._spooled(), self._memory)
@@ -98,6 +112,12 @@ class Group:
             yield shapes[number], kind, self._spool.read(size)
 
     def _flush(self) -> None:
+        try:
+            self._move_to_disk()
+        except OSError as error:
+            raise SpoolUnwritable(reason=str(error)) from error
+
+    def _move_to_disk(self) -> None:
         if self._spool is None:
             self._spool = tempfile.TemporaryFile(prefix="millstream-binlog-")  # noqa: SIM115
         at = self._spool.seek(0, 2)
@@ -107,6 +127,7 @@ class Group:
             self._spool.write(SPOOLED.pack(number, kind, len(body)))
             self._spool.write(body)
             at += SPOOLED.size + len(body)
+        self._spool.flush()
         self._memory.clear()
         self._memory_bytes = 0
 

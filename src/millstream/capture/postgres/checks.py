@@ -25,6 +25,9 @@ SELECT current_user, rolsuper,
        has_database_privilege(current_database(), 'CREATE'), current_database()
   FROM pg_roles WHERE rolname = current_user
 """
+DEFERRABLE_KEY: Final = """
+SELECT conname::text FROM pg_constraint WHERE conrelid = %s AND contype = 'p' AND condeferrable
+"""
 
 
 def findings(catalogue: Catalogue, slot: Slot, tables: Sequence[str]) -> list[Finding]:
@@ -86,7 +89,8 @@ def _of_login(row: Sequence[Any], *, has_publication: bool, server: int) -> Iter
     if not is_superuser:
         yield Finding(
             what=f"the role {user} is no superuser, so it cannot make an event trigger: a table "
-            "that is rewritten (a column's type changes, a volatile default) is not seen",
+            "that is rewritten (a column's type changes, a volatile default) is not seen, nor what "
+            "old rows have in a column that is renamed, or added with a default",
             mend="after such a change: millstream capture reload; or capture as a superuser",
             is_fatal=False,
         )
@@ -116,6 +120,23 @@ def _of_tables(
             )
         else:
             yield from _of_table(facts, login)
+            yield from _of_key(facts, catalogue.one(DEFERRABLE_KEY, [facts.oid]))
+
+
+def _of_key(facts: TableFacts, deferrable: str | None) -> Iterator[Finding]:
+    if deferrable is not None:
+        yield Finding(
+            what=f"{facts.full_name}: with the deferrable key {deferrable} two rows may have one "
+            "key inside of a transaction, and changes by key would mix them up",
+            mend=key_made_anew(facts, deferrable),
+        )
+
+
+def key_made_anew(facts: TableFacts, constraint: str) -> str:
+    """PostgreSQL does not alter a key so."""
+    columns = ", ".join(f'"{column}"' for column in facts.key)
+    table = f'"{facts.schema}"."{facts.name}"'
+    return f'ALTER TABLE {table} DROP CONSTRAINT "{constraint}", ADD PRIMARY KEY ({columns});'
 
 
 def _of_table(facts: TableFacts, login: Sequence[Any]) -> Iterator[Finding]:

@@ -13,6 +13,7 @@ import psycopg
 from psycopg import pq
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+from millstream.capture.definition import UnreadableUrl
 from millstream.capture.postgres.json_forms import SESSION_OPTIONS
 from millstream.capture.postgres.lsn import lsn_to_text
 from millstream.capture.postgres.refusals import NOT_IN_STATE
@@ -43,7 +44,10 @@ class ReplicationError(Exception):
 
 def conninfo_of(url: str, *, capture: str) -> str:
     """With settings on which the text of values depends; keepalives find a dead network."""
-    given = conninfo_to_dict(url)
+    try:
+        given = conninfo_to_dict(url)
+    except psycopg.ProgrammingError as error:
+        raise UnreadableUrl(capture=capture, problem=_problem_in_url(str(error))) from None
     options = " ".join(f"-c {name}={value}" for name, value in SESSION_OPTIONS.items())
     defaults = {
         "connect_timeout": CONNECT_TIMEOUT_S,
@@ -57,6 +61,13 @@ def conninfo_of(url: str, *, capture: str) -> str:
         "options": f"{given.get('options') or ''} {options}".strip(),
     }
     return make_conninfo("", **{**defaults, **given, **ours})
+
+
+def _problem_in_url(message: str) -> str:
+    """The library may repeat the URL, with its password: only names of options are passed on."""
+    if message.startswith("invalid URI query parameter"):
+        return message.strip()
+    return "PostgreSQL's library does not understand it"
 
 
 class ReplicationConnection:

@@ -3,7 +3,7 @@
 Every call of the driver in this folder is inside of `translated`, or hands its result to `refusal`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
@@ -32,6 +32,47 @@ class SlotLost(SourceLost):
         self.capture, self.slot, self.position, self.cause = capture, slot, position, cause
 
 
+class TableNotPublished(SourceLost):
+    """It was dropped and made again, or somebody changed the publication."""
+
+    def __init__(self, *, capture: str, tables: Sequence[str], publication: str) -> None:
+        super().__init__(
+            f"the publication {publication} of the capture {capture} does not tell all changes of "
+            f"{', '.join(tables)} any more: dropped and made again, or taken out of it? What "
+            f"changed meanwhile is not in the log. `millstream capture reload {capture}` makes the "
+            f"publication anew, and loads all tables; `millstream capture drop {capture}` ends the "
+            "capture"
+        )
+        self.capture, self.tables, self.publication = capture, tables, publication
+
+
+class TableNotCaptured(SourceLost):
+    """Its name is not what the capture was told: most likely a table was renamed."""
+
+    def __init__(self, *, capture: str, table: str) -> None:
+        super().__init__(
+            f"the log tells changes of {table}, which the capture {capture} does not have: was a "
+            f"table renamed? `millstream capture add {capture} --table {table}` captures it by "
+            "this name, and nothing is lost; or rename it back, and then "
+            f"`millstream capture reload {capture}`"
+        )
+        self.capture, self.table = capture, table
+
+
+class KeyMoved(SourceLost):
+    """Records are known by their keys: those of the old one would stay, beside the new."""
+
+    def __init__(self, *, capture: str, table: str, topic: str, keys: tuple[str, str]) -> None:
+        super().__init__(
+            f"{table} (capture {capture}) had the key ({keys[0]}) and has ({keys[1]}) now: its "
+            f"topic {topic} would hold each row twice. Begin anew: `millstream capture drop "
+            f"{capture}`, `millstream topics delete {topic}`, and `millstream capture add "
+            f"{capture} URL --table NAME` as before; or give the table its key back, and then "
+            f"`millstream capture reload {capture}`"
+        )
+        self.capture, self.table, self.topic, self.keys = capture, table, topic, keys
+
+
 class SlotBusy(SourceInterrupted):
     def __init__(self, *, capture: str, slot: str, pid: int | None) -> None:
         super().__init__(
@@ -45,8 +86,9 @@ class SlotBusy(SourceInterrupted):
 class LoginRefused(SourceInterrupted):
     def __init__(self, *, capture: str, message: str) -> None:
         super().__init__(
-            f"PostgreSQL refuses the login of the capture {capture}: {message}. Have the "
-            "credentials changed? It is tried again; with new ones, start the capture again"
+            f"PostgreSQL refuses the login of the capture {capture}: {message}. Is the "
+            "password right, or have the credentials changed? A capture that runs tries again; "
+            "with new ones, start it again"
         )
 
 
@@ -66,7 +108,7 @@ def refusal(capture: str, sqlstate: str | None, message: str) -> MillstreamError
             f"PostgreSQL refuses what the capture {capture} asks: {text}. "
             "`millstream capture check` says what is missing"
         )
-    return SourceInterrupted(f"the capture {capture} lost PostgreSQL: {text}")
+    return SourceInterrupted(f"the capture {capture} does not reach PostgreSQL: {text}")
 
 
 @contextmanager

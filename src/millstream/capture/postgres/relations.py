@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from millstream.capture.change import CapturedColumn, CapturedTable
 from millstream.capture.postgres.catalogue import Catalogue, TableFacts
-from millstream.capture.postgres.refusals import translated
+from millstream.capture.postgres.refusals import TableNotCaptured, translated
 from millstream.capture.postgres.row_decoder import DecodedColumn, RowDecoder
 from millstream.capture.postgres.types import type_form
 from millstream.capture.postgres.wire import BadMessage, Relation, read_relation
@@ -54,16 +54,31 @@ class TableReader:
 
 class StreamedTables:
     """The tables that the stream is at. The server describes each before its first row, and again
-    when it may have changed."""
+    when it may have changed; partitions too, though their rows come as those of their table.
+    `require` refuses what is not as the capture knows it."""
 
-    def __init__(self, catalogue: Catalogue, reader: TableReader, *, capture: str) -> None:
+    def __init__(
+        self,
+        catalogue: Catalogue,
+        reader: TableReader,
+        *,
+        capture: str,
+        is_captured: Callable[[str], bool],
+        require: Callable[[CapturedTable], None],
+    ) -> None:
         self._catalogue, self._reader, self._capture = catalogue, reader, capture
+        self._is_captured, self._require = is_captured, require
+        self._others: dict[bytes, str] = {}
         self._by_oid: dict[bytes, Described] = {}
         self._by_message: dict[bytes, Described] = {}
 
     def learn(self, message: bytes) -> None:
         found = self._by_message.get(message)
         relation = read_relation(message)
+        if not self._is_captured(relation.full_name):
+            self._by_oid.pop(message[1:5], None)
+            self._others[message[1:5]] = relation.full_name
+            return
         if found is None or relation.identity == "f":  # whose key only the catalogue knows
             found = self._by_message[message] = self._described(relation)
         self._by_oid[message[1:5]] = found
@@ -71,12 +86,17 @@ class StreamedTables:
     def _described(self, relation: Relation) -> Described:
         with translated(self._capture):
             facts = self._catalogue.tables([relation.full_name])
-            return self._reader.describe(relation, facts[0] if facts else None)
+            found = self._reader.describe(relation, facts[0] if facts else None)
+        self._require(found[0])
+        return found
 
     def of(self, oid: bytes) -> Described:
         try:
             return self._by_oid[oid]
         except KeyError:
+            if oid in self._others:
+                table = self._others[oid]
+                raise TableNotCaptured(capture=self._capture, table=table) from None
             raise BadMessage("a row of a table that it did not describe", oid) from None
 
 

@@ -24,6 +24,7 @@ from millstream.capture.postgres.transactions import REWRITE_PREFIX
 NAME_BYTES_MAX: Final = 63
 _NOT_IN_A_SLOT: Final = re.compile(r"[^a-z0-9_]")
 TRIGGER: Final = "millstream_rewrites"
+ALTERED_TRIGGER: Final = "millstream_altered"
 # Runs inside of the statement that rewrites a table, as whoever does it: it must not fail.
 _NOTE_REWRITE: Final = f"""
 CREATE OR REPLACE FUNCTION millstream.note_rewrite() RETURNS event_trigger
@@ -35,19 +36,47 @@ BEGIN
                            pg_event_trigger_table_rewrite_oid());
 END $$
 """
+# Rows that are there get a value without a word in the log: of a column that is added with a
+# default (it is "missing" in them), or renamed; or they come and go with their partition. What has
+# no age was written by this transaction, or inside of it.
+_NOTE_ALTERED: Final = f"""
+CREATE OR REPLACE FUNCTION millstream.note_altered() RETURNS event_trigger
+LANGUAGE plpgsql SET search_path = pg_catalog AS $$
+BEGIN
+  PERFORM pg_logical_emit_message(true, '{REWRITE_PREFIX}', t.name)
+     FROM (SELECT DISTINCT n.nspname || '.' || c.relname AS name
+             FROM pg_event_trigger_ddl_commands() d
+             JOIN pg_class c ON c.oid = coalesce(pg_partition_root(d.objid), d.objid)
+             JOIN pg_namespace n ON n.oid = c.relnamespace
+            WHERE d.classid = 'pg_class'::regclass AND c.relkind IN ('r', 'p')
+              AND (d.object_type = 'table column' OR c.relkind = 'p' OR EXISTS (
+                   SELECT FROM pg_attribute a
+                    WHERE a.attrelid = d.objid AND a.atthasmissing AND age(a.xmin) <= 0))) t;
+END $$
+"""
 _MAKE_TRIGGER: Final = (
     "CREATE SCHEMA IF NOT EXISTS millstream",
     _NOTE_REWRITE,
+    _NOTE_ALTERED,
+    f"CREATE EVENT TRIGGER {ALTERED_TRIGGER} ON ddl_command_end WHEN TAG IN ('ALTER TABLE') "
+    "EXECUTE FUNCTION millstream.note_altered()",
     f"CREATE EVENT TRIGGER {TRIGGER} ON table_rewrite EXECUTE FUNCTION millstream.note_rewrite()",
 )
 _DROP_TRIGGER: Final = (
     f"DROP EVENT TRIGGER IF EXISTS {TRIGGER}",
+    f"DROP EVENT TRIGGER IF EXISTS {ALTERED_TRIGGER}",
+    "DROP FUNCTION IF EXISTS millstream.note_altered()",
     "DROP FUNCTION IF EXISTS millstream.note_rewrite()",
     "DROP SCHEMA IF EXISTS millstream",  # unless somebody else keeps something there
 )
 _SLOT_STATE: Final = """
 SELECT confirmed_flush_lsn - '0/0', restart_lsn - '0/0', active_pid, wal_status
   FROM pg_replication_slots WHERE slot_name = %s
+"""
+_PUBLISHED: Final = """
+SELECT t.schemaname || '.' || t.tablename
+  FROM pg_publication_tables t JOIN pg_publication p USING (pubname)
+ WHERE pubname = %s AND pubinsert AND pubupdate AND pubdelete AND pubtruncate
 """
 
 
@@ -84,10 +113,8 @@ class Slot:
         return bool(self._catalogue.one(asked, [self.name]))
 
     def published(self) -> list[str]:
-        asked = (
-            "SELECT schemaname || '.' || tablename FROM pg_publication_tables WHERE pubname = %s"
-        )
-        return [row[0] for row in self._catalogue.ask(asked, [self.name])]
+        """Those of which all is told."""
+        return [row[0] for row in self._catalogue.ask(_PUBLISHED, [self.name])]
 
     def make(self, tables: Sequence[TableFacts]) -> int:
         """Where the slot begins. What is there already stays as it is."""

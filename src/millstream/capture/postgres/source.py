@@ -8,7 +8,7 @@ from typing import Final
 from millstream.base.errors import MillstreamError
 from millstream.capture.change import CapturedTable, Quiet, Transaction
 from millstream.capture.postgres import checks
-from millstream.capture.postgres.catalogue import Catalogue, TableFacts
+from millstream.capture.postgres.catalogue import Catalogue, TableFacts, split_name
 from millstream.capture.postgres.connection import (
     ReplicationConnection,
     ReplicationError,
@@ -21,8 +21,10 @@ from millstream.capture.postgres.refusals import (
     IN_USE,
     NOT_IN_STATE,
     UNDEFINED_OBJECT,
+    KeyMoved,
     SlotBusy,
     SlotLost,
+    TableNotPublished,
     refusal,
     translated,
 )
@@ -65,7 +67,9 @@ class PostgresSource:
         self._capture, self._names, self._topic_of = capture, list(tables), topic_of
         self._conninfo = conninfo_of(url, capture=capture)
         self._catalogue = Catalogue(self._conninfo)
-        self._versions = TableVersions(known)
+        self._versions = TableVersions(known := list(known))
+        in_order = sorted(known, key=lambda table: table.version)
+        self._keys = {table.name: table.key for table in in_order}
         self._reader = TableReader(self._catalogue, self._versions, topic_of)
         self._slot = Slot(self._catalogue, capture)
         self._connection: ReplicationConnection | None = None
@@ -92,7 +96,10 @@ class PostgresSource:
 
     def tables(self) -> list[CapturedTable]:
         with translated(self._capture):
-            return [self._reader.describe_now(facts)[0] for facts in self._facts()]
+            tables = [self._reader.describe_now(facts)[0] for facts in self._facts()]
+        for table in tables:
+            self._require_key_as_before(table)
+        return tables
 
     def is_past(self, position: str, other: str) -> bool:
         return lsn_from_text(position) >= lsn_from_text(other)
@@ -108,7 +115,9 @@ class PostgresSource:
             self._slot.add_tables(self._facts())
 
     def lag(self, position: str) -> Lag:
+        """Asked now and then: so it is seen, too, when a table is not published any more."""
         with translated(self._capture):
+            self._require_published()
             rows = self._catalogue.ask(_LAG, [position, self._slot.name])
         if not rows:
             return Lag(bytes=None, retained_bytes=None)
@@ -149,7 +158,13 @@ class PostgresSource:
         with self._translated_stream(after):
             self._require_slot(after)
             connection = self._connection = self._started(after)
-            tables = StreamedTables(self._catalogue, self._reader, capture=self._capture)
+            tables = StreamedTables(
+                self._catalogue,
+                self._reader,
+                capture=self._capture,
+                is_captured=self._is_captured,
+                require=self._require_key_as_before,
+            )
             with closing(Transactions(tables, pulse=self._pulse)) as transactions:
                 yield from follow(
                     connection,
@@ -194,6 +209,27 @@ class PostgresSource:
             cause = f"its publication {name} is gone"
         if cause is not None:
             raise SlotLost(capture=self._capture, slot=name, position=after, cause=cause)
+        self._require_published()
+
+    def _require_published(self) -> None:
+        """A table that was dropped and made again has the old name, and is not in it."""
+        published = {*self._slot.published()}
+        missing = [one.full_name for one in self._facts() if one.full_name not in published]
+        if missing and self._slot.has_publication():
+            raise TableNotPublished(
+                capture=self._capture, tables=missing, publication=self._slot.name
+            )
+
+    def _is_captured(self, table: str) -> bool:
+        """By its name: a publication follows a table that is renamed, but our topics have names."""
+        return split_name(table) in map(split_name, self._names)
+
+    def _require_key_as_before(self, table: CapturedTable) -> None:
+        """A key that is gone, or new, is the writer's to judge."""
+        former = self._keys.setdefault(table.name, table.key)
+        if former and table.key and former != table.key:
+            keys = (", ".join(former), ", ".join(table.key))
+            raise KeyMoved(capture=self._capture, table=table.name, topic=table.topic, keys=keys)
 
     @contextmanager
     def _translated_stream(self, position: str) -> Iterator[None]:

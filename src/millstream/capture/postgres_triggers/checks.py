@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from millstream.capture.postgres.catalogue import Catalogue, TableFacts, split_name
+from millstream.capture.postgres.checks import DEFERRABLE_KEY, key_made_anew
 from millstream.capture.postgres_triggers.statements import schema_name
 from millstream.capture.source import Finding
 
@@ -15,9 +16,6 @@ SELECT pg_is_in_recovery(), current_setting('server_encoding'), current_user::te
        EXISTS (SELECT FROM pg_namespace WHERE nspname = %s)
 """
 _TRIGGER_RIGHT: Final = "SELECT has_table_privilege(%s::oid, 'TRIGGER')"
-_DEFERRABLE: Final = """
-SELECT conname::text FROM pg_constraint WHERE conrelid = %s AND contype = 'p' AND condeferrable
-"""
 
 
 def findings(catalogue: Catalogue, capture: str, tables: Sequence[str]) -> list[Finding]:
@@ -85,12 +83,11 @@ def _of_table(catalogue: Catalogue, facts: TableFacts) -> Iterator[Finding]:
             mend="write to the table itself; after ATTACH or DETACH: millstream capture reload",
             is_fatal=False,
         )
-    deferrable = catalogue.one(_DEFERRABLE, [facts.oid])
+    deferrable = catalogue.one(DEFERRABLE_KEY, [facts.oid])
     if deferrable is not None:
         yield Finding(
             what=f"{facts.full_name}: with the deferrable key {deferrable} two transactions may "
             "write one key side by side, and are handed over in the order of their writes",
-            mend=f'ALTER TABLE {table} ALTER CONSTRAINT "{deferrable}" NOT DEFERRABLE; '
-            "-- or make the key anew",
+            mend=key_made_anew(facts, deferrable),
             is_fatal=False,
         )

@@ -66,6 +66,7 @@ class PostgresTriggerSource:
         self._beside = ChangeLog(self._catalogue, capture)
         self._decoder = ChangeDecoder(self._catalogue, self._reader, self._beside.shape)
         self._confirmed: Position | None = None
+        self._whole = NOTHING.position  # all that it saw was handed over
         self._care_at = 0.0
         self.quiet_seconds = QUIET_SECONDS
 
@@ -98,7 +99,11 @@ class PostgresTriggerSource:
             return [self._reader.describe_now(facts)[0] for facts in self._facts()]
 
     def is_past(self, position: str, other: str) -> bool:
-        return Position.from_text(position).is_past(Position.from_text(other))
+        """In the midst of a batch, what another snapshot saw may be in the rest of it."""
+        here, there = Position.from_text(position), Position.from_text(other)
+        is_amid = here.last_seq is not None and there.last_seq is None
+        before = self._whole if is_amid else here
+        return before.is_past(there)
 
     def confirm(self, position: str) -> None:
         """What is confirmed is deleted by the stream, now and then."""
@@ -147,6 +152,7 @@ class PostgresTriggerSource:
             last_seq = position.last_seq or 0
             while True:
                 for mark in marks:
+                    self._whole = last.position
                     yield from self._transactions(last, mark, last_seq)
                     last, last_seq = mark, 0
                     position = mark.position

@@ -21,7 +21,7 @@ from millstream.capture.sqlite.trigger_sql import NOTHING, NOW_MS, Names, name
 SLICE_ROWS = 10_000
 # id, op, shape, at_ms, row; then the old and the new value of each column in turn.
 FIXED_COLUMNS = 5
-OWN_TRIGGERS = "SELECT name, sql FROM sqlite_master WHERE type = 'trigger' AND tbl_name = ?"
+TRIGGERS = "SELECT name, tbl_name, sql FROM sqlite_master WHERE type = 'trigger'"
 TABLE_NAMED = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?"
 
 StoredChange = Sequence[Stored]
@@ -132,6 +132,7 @@ class ChangeTable:
         Of those, rows may have changed without a trigger that knew all of their columns.
         """
         last_mark = self.last_mark()
+        self._drop_strays()
         stale = {table for table in tables if self._renew(table, last_mark)}
         found = schema_version(self._db)
         self._db.execute(f"UPDATE {self._state} SET schema_version = ?", (found,))
@@ -152,9 +153,21 @@ class ChangeTable:
             self._db.execute(statement)
         return not found.keys() >= wanted.keys() or self._has_changes(shape.table, last_mark)
 
+    def _drop_strays(self) -> None:
+        """A table that got another name took its triggers along, and is not captured any more."""
+        for trigger, table, _ in self._own_triggers():
+            if not self.names.is_trigger_of(table, trigger):
+                self._db.execute(f"DROP TRIGGER {name(trigger)}")
+
     def _triggers_on(self, table: str) -> dict[str, str]:
-        rows = self._db.execute(OWN_TRIGGERS, (table,)).fetchall()
-        return {trigger: sql for trigger, sql in rows if trigger.startswith(self.names.prefix)}
+        return {trigger: sql for trigger, on, sql in self._own_triggers() if on == table}
+
+    def _own_triggers(self) -> list[tuple[str, str, str]]:
+        """Those that write into this table: another capture's name may begin with this one's."""
+        rows = self._db.execute(TRIGGERS).fetchall()
+        return [
+            row for row in rows if row[0].startswith(self.names.prefix) and self._changes in row[2]
+        ]
 
     def _widen(self, columns: int) -> None:
         (found,) = self._db.execute(
@@ -181,9 +194,7 @@ class ChangeTable:
         return any(self.shape(shape_id).table == table for (shape_id,) in shapes.fetchall())
 
     def drop(self) -> None:
-        rows = self._db.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall()
-        for (trigger,) in rows:
-            if trigger.startswith(self.names.prefix):
-                self._db.execute(f"DROP TRIGGER {name(trigger)}")
+        for trigger, _, _ in self._own_triggers():
+            self._db.execute(f"DROP TRIGGER {name(trigger)}")
         for table in self.names.tables:
             self._db.execute(f"DROP TABLE IF EXISTS {name(table)}")

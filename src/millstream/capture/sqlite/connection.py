@@ -15,7 +15,7 @@ BUSY_SECONDS_MAX = 30.0
 
 class FileAway(SourceInterrupted):
     def __init__(self, *, path: Path, problem: str) -> None:
-        super().__init__(f"{path}: SQLite cannot use it now ({problem})")
+        super().__init__(f"{path.absolute()}: SQLite cannot use it now ({problem})")
         self.path, self.problem = path, problem
 
 
@@ -23,7 +23,7 @@ class FileDamaged(SourceLost):
     def __init__(self, *, path: Path, capture: str, problem: str) -> None:
         super().__init__(
             f"{path}: SQLite says: {problem}. Mend the file, then load its tables anew: "
-            f"`millstream capture reload {capture} TABLE`"
+            f"`millstream capture reload {capture}`"
         )
         self.path, self.capture, self.problem = path, capture, problem
 

@@ -42,8 +42,8 @@ NOT_SEEN = -1
 class ChangesGone(SourceLost):
     def __init__(self, *, path: Path, capture: str, position: str, problem: str) -> None:
         super().__init__(
-            f"{path}: changes after {position} are not there: {problem}. Load the tables anew: "
-            f"`millstream capture reload {capture} TABLE`"
+            f"{path}: changes after {position} are not there: {problem}. `millstream capture "
+            f"reload {capture}` begins with the file as it is, and loads all tables anew"
         )
         self.path, self.capture, self.position = path, capture, position
 

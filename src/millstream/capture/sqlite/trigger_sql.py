@@ -15,6 +15,11 @@ from millstream.capture.sqlite.shape import Shape, UniqueColumns
 
 NOTED = "?"
 NOTHING = "-"  # a place of its own, for a mark without a change
+# What the triggers of a table do; the parts of their names.
+TRIGGER_KINDS = (
+    *("noted_insert", "noted_update", "gone_insert", "gone_update", "gone_delete"),
+    *("insert", "update", "delete"),
+)
 NOW_MS = "CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER)"
 
 
@@ -58,6 +63,9 @@ class Names:
 
     def trigger(self, table: str, what: str) -> str:
         return f"{self.prefix}{what}_{table}"
+
+    def is_trigger_of(self, table: str, trigger: str) -> bool:
+        return any(trigger == self.trigger(table, what) for what in TRIGGER_KINDS)
 
 
 def creating(names: Names) -> Iterator[str]:

@@ -66,6 +66,7 @@ def test_nothing_is_read_before_the_database_has_settled() -> None:
     course = course_of(ORDERS)
     (ask,) = course.asks()
     assert isinstance(ask, Settle)
+    assert ask.tables == (ORDERS,)
     assert course.asks() == []
     course.arrived(ask, None)
     (split,) = course.asks()

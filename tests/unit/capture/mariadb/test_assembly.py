@@ -217,3 +217,23 @@ def test_a_table_without_the_names_of_its_columns_is_told() -> None:
     cut = nameless[: nameless.index(b"\x04\x08\x02id")]
     with pytest.raises(MetadataMissing, match="binlog_row_metadata = FULL"):
         assembly().take(packet(events.TABLE_MAP, cut))
+
+
+CREATED_WITH_ROWS = "CREATE OR REPLACE TABLE `orders` (`id` int NOT NULL)"
+
+
+def ops_of(transactions: list[Transaction]) -> list[list[str]]:
+    return [[one.op for one in found.changes if isinstance(one, Change)] for found in transactions]
+
+
+def test_rows_that_come_with_the_definition_of_their_table_are_of_its_transaction() -> None:
+    made = (gtid(11), query(CREATED_WITH_ROWS), table_map(), inserted(1, 2), xid())
+    assert ops_of(taken(assembly(), *made)) == [["t", "c", "c"]]
+
+
+def test_mysql_says_by_begin_that_more_follows_a_definition() -> None:
+    source = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
+    start = packet(events.MYSQL_GTID, b"\x00" + bytes.fromhex(source.replace("-", "")) + bytes(25))
+    rows_follow = (start, query("BEGIN"), query(CREATED_WITH_ROWS), table_map(), inserted(1), xid())
+    alone = (start, query("TRUNCATE orders"))
+    assert ops_of(taken(assembly(f"{source}:1"), *rows_follow, *alone)) == [["t", "c"], ["t"]]

@@ -1,6 +1,8 @@
 """The events of one transaction, in memory and on disk."""
 
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -9,7 +11,7 @@ from hypothesis import strategies as st
 from millstream.capture.change import Change
 from millstream.capture.mariadb import binlog_event as events
 from millstream.capture.mariadb.binlog_event import HEADER_BYTES
-from millstream.capture.mariadb.groups import Group
+from millstream.capture.mariadb.groups import Group, SpoolUnwritable
 from tests.unit.capture.mariadb.binlog_packets import inserted, table_map
 from tests.unit.capture.mariadb.test_assembly import shape
 
@@ -66,3 +68,12 @@ def test_memory_holds_no_more_than_its_limit() -> None:
         group.add(SHAPE, events.WRITE_ROWS_V1, body(number))
         assert sum(len(kept) for _, _, kept in group._memory) <= 1000
     assert len(found(group)) == 500
+
+
+def test_a_disk_that_is_full_interrupts_and_says_where(monkeypatch: pytest.MonkeyPatch) -> None:
+    group = Group(memory_bytes_max=0)
+    with Path("/dev/full").open("r+b", buffering=0) as full:
+        monkeypatch.setattr(tempfile, "TemporaryFile", lambda **_: full)
+        with pytest.raises(SpoolUnwritable, match="No space left on device"):
+            group.add(SHAPE, events.WRITE_ROWS_V1, body(1))
+        group.close()
