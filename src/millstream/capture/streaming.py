@@ -6,7 +6,6 @@ initial load come in between. Whatever breaks, the run is over: the next one (`r
 last committed position, and nothing is written twice or left out.
 """
 
-import contextlib
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, Protocol
 
@@ -204,13 +203,3 @@ class Streaming:
         for table, keys in self._changes.take_outbox_keys().items():
             if isinstance(self._source, DeletesRows):
                 self._source.delete_rows(table, keys)
-
-
-def position_now(source: Source) -> str | None:
-    """Where the database's log is now: a quiet stream may only be slow. A snapshot tells; None
-    where no table has a key to read one row by."""
-    keyed = [table for table in source.tables() if table.key]
-    if not keyed:
-        return None
-    with contextlib.closing(source.loader()) as loader:
-        return loader.read(keyed[0], None, None, 1).closes_at
