@@ -11,10 +11,10 @@ import psycopg
 import pytest
 
 from millstream.base.log_clients import Topics
-from millstream.capture.change_writer import TopicShared
+from millstream.capture.change_writer import KeyMoved, TopicShared
 from millstream.capture.control import CaptureControl
 from millstream.capture.definition import CaptureDefinition
-from millstream.capture.postgres.refusals import KeyMoved, TableNotCaptured, TableNotPublished
+from millstream.capture.postgres.refusals import TableNotCaptured, TableNotPublished
 from millstream.capture.postgres.slot import slot_name
 from millstream.capture.runner import CaptureRunner
 from millstream.capture.source import CannotCapture

@@ -28,7 +28,7 @@ from millstream.base.quantity import MIB
 from millstream.base.schema import Scalar
 from millstream.capture import runner as runner_module
 from millstream.capture.change import Message
-from millstream.capture.change_writer import KeyGained, KeyLost
+from millstream.capture.change_writer import KeyGained, KeyLost, KeyMoved
 from millstream.capture.control import CaptureControl, CaptureThere, NoSuchCapture, NotItsTable
 from millstream.capture.definition import CaptureDefinition
 from millstream.capture.envelope import TRUNCATED_KEY
@@ -317,8 +317,11 @@ def test_another_shape_of_a_table_is_another_version_also_after_a_restart(trial:
     assert [len(table.columns) for table in trial.records().schemas.values()] == [2, 3]
 
 
-@pytest.mark.parametrize(("key", "later", "error"), [("id", "", KeyLost), ("", "id", KeyGained)])
-def test_a_table_that_loses_or_gets_its_key_stops_the_capture(
+@pytest.mark.parametrize(
+    ("key", "later", "error"),
+    [("id", "", KeyLost), ("", "id", KeyGained), ("id", "item", KeyMoved)],
+)
+def test_a_table_whose_key_changes_stops_the_capture(
     trial: Trial, key: str, later: str, error: type[Exception]
 ) -> None:
     table = trial.database.table("visits", key=key.split())

@@ -67,6 +67,19 @@ class KeyGained(Rejected):
         self.capture, self.table = capture, table.name
 
 
+class KeyMoved(Rejected):
+    """Records are known by their keys: those of the old one would stay, beside the new."""
+
+    def __init__(self, *, capture: str, table: CapturedTable, former: tuple[str, ...]) -> None:
+        super().__init__(
+            f"{table.name} (capture {capture}) had the key ({', '.join(former)}) and has "
+            f"({', '.join(table.key)}) now: its topic {table.topic} would hold each row twice. "
+            f"Begin anew: {beginning_anew(capture, table)}; or give the table its key back, "
+            f"and then `millstream capture reload {capture}`"
+        )
+        self.capture, self.table, self.former = capture, table.name, former
+
+
 class TopicShared(Rejected):
     def __init__(self, *, capture: str, topic: str, tables: tuple[str, str]) -> None:
         super().__init__(
@@ -125,7 +138,7 @@ class ChangeWriter:
         self._noted = {(table.name, table.version) for table in noted}
         self._versions = TableVersions(noted)
         self._table_of_topic: dict[str, str] = {}
-        self._is_keyed = {table.name: bool(table.key) for table in noted}
+        self._keys = {table.name: table.key for table in noted}
         self._tables: dict[int, KnownTable] = {}
         self._notes: list[Note] = []
         self._outbox_keys: dict[CapturedTable, list[bytes]] = {}
@@ -211,10 +224,12 @@ class ChangeWriter:
         return KnownTable(given, table, table.topic, source, is_outbox, avro)
 
     def _require_keyed_as_before(self, table: CapturedTable) -> None:
-        """A topic is of rows with keys, or of rows without."""
-        if self._is_keyed.setdefault(table.name, bool(table.key)) != bool(table.key):
-            error = KeyGained if table.key else KeyLost
-            raise error(capture=self._definition.name, table=table)
+        """A topic is of rows with one key, or of rows without."""
+        capture, former = self._definition.name, self._keys.setdefault(table.name, table.key)
+        if former and table.key and former != table.key:
+            raise KeyMoved(capture=capture, table=table, former=former)
+        if bool(former) != bool(table.key):
+            raise (KeyGained if table.key else KeyLost)(capture=capture, table=table)
 
     def _require_topic_of_its_own(self, table: CapturedTable) -> None:
         """Names that differ only in what a topic's name cannot have are one there."""

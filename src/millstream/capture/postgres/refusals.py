@@ -59,20 +59,6 @@ class TableNotCaptured(SourceLost):
         self.capture, self.table = capture, table
 
 
-class KeyMoved(SourceLost):
-    """Records are known by their keys: those of the old one would stay, beside the new."""
-
-    def __init__(self, *, capture: str, table: str, topic: str, keys: tuple[str, str]) -> None:
-        super().__init__(
-            f"{table} (capture {capture}) had the key ({keys[0]}) and has ({keys[1]}) now: its "
-            f"topic {topic} would hold each row twice. Begin anew: `millstream capture drop "
-            f"{capture}`, `millstream topics delete {topic}`, and `millstream capture add "
-            f"{capture} URL --table NAME` as before; or give the table its key back, and then "
-            f"`millstream capture reload {capture}`"
-        )
-        self.capture, self.table, self.topic, self.keys = capture, table, topic, keys
-
-
 class SlotBusy(SourceInterrupted):
     def __init__(self, *, capture: str, slot: str, pid: int | None) -> None:
         super().__init__(

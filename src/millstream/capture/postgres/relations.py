@@ -54,8 +54,7 @@ class TableReader:
 
 class StreamedTables:
     """The tables that the stream is at. The server describes each before its first row, and again
-    when it may have changed; partitions too, though their rows come as those of their table.
-    `require` refuses what is not as the capture knows it."""
+    when it may have changed; partitions too, though their rows come as those of their table."""
 
     def __init__(
         self,
@@ -64,10 +63,9 @@ class StreamedTables:
         *,
         capture: str,
         is_captured: Callable[[str], bool],
-        require: Callable[[CapturedTable], None],
     ) -> None:
         self._catalogue, self._reader, self._capture = catalogue, reader, capture
-        self._is_captured, self._require = is_captured, require
+        self._is_captured = is_captured
         self._others: dict[bytes, str] = {}
         self._by_oid: dict[bytes, Described] = {}
         self._by_message: dict[bytes, Described] = {}
@@ -86,9 +84,7 @@ class StreamedTables:
     def _described(self, relation: Relation) -> Described:
         with translated(self._capture):
             facts = self._catalogue.tables([relation.full_name])
-            found = self._reader.describe(relation, facts[0] if facts else None)
-        self._require(found[0])
-        return found
+            return self._reader.describe(relation, facts[0] if facts else None)
 
     def of(self, oid: bytes) -> Described:
         try:

@@ -21,7 +21,6 @@ from millstream.capture.postgres.refusals import (
     IN_USE,
     NOT_IN_STATE,
     UNDEFINED_OBJECT,
-    KeyMoved,
     SlotBusy,
     SlotLost,
     TableNotPublished,
@@ -67,9 +66,7 @@ class PostgresSource:
         self._capture, self._names, self._topic_of = capture, list(tables), topic_of
         self._conninfo = conninfo_of(url, capture=capture)
         self._catalogue = Catalogue(self._conninfo)
-        self._versions = TableVersions(known := list(known))
-        in_order = sorted(known, key=lambda table: table.version)
-        self._keys = {table.name: table.key for table in in_order}
+        self._versions = TableVersions(known)
         self._reader = TableReader(self._catalogue, self._versions, topic_of)
         self._slot = Slot(self._catalogue, capture)
         self._connection: ReplicationConnection | None = None
@@ -96,10 +93,7 @@ class PostgresSource:
 
     def tables(self) -> list[CapturedTable]:
         with translated(self._capture):
-            tables = [self._reader.describe_now(facts)[0] for facts in self._facts()]
-        for table in tables:
-            self._require_key_as_before(table)
-        return tables
+            return [self._reader.describe_now(facts)[0] for facts in self._facts()]
 
     def is_past(self, position: str, other: str) -> bool:
         return lsn_from_text(position) >= lsn_from_text(other)
@@ -163,7 +157,6 @@ class PostgresSource:
                 self._reader,
                 capture=self._capture,
                 is_captured=self._is_captured,
-                require=self._require_key_as_before,
             )
             with closing(Transactions(tables, pulse=self._pulse)) as transactions:
                 yield from follow(
@@ -223,13 +216,6 @@ class PostgresSource:
     def _is_captured(self, table: str) -> bool:
         """By its name: a publication follows a table that is renamed, but our topics have names."""
         return split_name(table) in map(split_name, self._names)
-
-    def _require_key_as_before(self, table: CapturedTable) -> None:
-        """A key that is gone, or new, is the writer's to judge."""
-        former = self._keys.setdefault(table.name, table.key)
-        if former and table.key and former != table.key:
-            keys = (", ".join(former), ", ".join(table.key))
-            raise KeyMoved(capture=self._capture, table=table.name, topic=table.topic, keys=keys)
 
     @contextmanager
     def _translated_stream(self, position: str) -> Iterator[None]:
