@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 from millstream.base.quantity import format_duration_ms, format_size
 from millstream.capture.definition import shown_url
-from millstream.capture.load.plan import TableLoad, load_from_json
-from millstream.capture.load.progress import TableProgress
+from millstream.capture.load.plan import Phase, TableLoad, load_from_json
+from millstream.capture.load.progress import LoadProgress, TableProgress, progress_line
 from millstream.capture.status import status_from_json
 from millstream.commands.output import counted
 
@@ -125,8 +125,25 @@ def troubles(captures: Iterable[Facts]) -> list[str]:
 
 
 def load_lines(facts: Facts) -> list[str]:
-    """A bar for each table that is being loaded."""
-    return [load_line(one) for one in facts["load"] if one["phase"] != "done"]
+    """A bar for each table that is being loaded, and for all of them how fast and how long."""
+    bars = [load_line(one) for one in facts["load"] if one["phase"] != "done"]
+    rate = facts["changes_per_s"]
+    return [*bars, f"  {pace(facts['load'], rate)}"] if bars and rate else bars
+
+
+def pace(loads: Sequence[Facts], rows_per_second: float) -> str:
+    """`500 of about 1,000 rows (50%), 100 rows/s, 5s left`"""
+    tables = [
+        TableProgress(
+            table=one["table"],
+            phase=Phase(one["phase"]),
+            rows=one["rows"],
+            rows_estimate=one["rows_expected"],
+        )
+        for one in loads
+    ]
+    found = LoadProgress(tables=tuple(tables), rows_here=round(rows_per_second), seconds=1.0)
+    return progress_line(found)
 
 
 def load_line(load: Facts) -> str:

@@ -117,6 +117,15 @@ def test_a_load_has_a_bar_until_it_is_done() -> None:
     }
 
 
+def test_loads_say_how_fast_they_are_and_how_long_they_will_take() -> None:
+    loading = replace(STREAMING, state="loading", changes_per_s=100.0)
+    lines = capture_lines.load_lines(facts(records(loading, loads={"orders": HALF})))
+    assert len(lines) == 2
+    assert lines[1] == "  500 of about 1,000 rows (50%), 100 rows/s, 5s left"
+    done = facts(records(loading, loads={"orders": DONE}))
+    assert capture_lines.load_lines(done) == []
+
+
 def test_a_line_tells_what_is_going_on() -> None:
     status = replace(
         STREAMING, state="loading", changes=3, changes_per_s=1.0, rows_loaded=500, behind_ms=20
