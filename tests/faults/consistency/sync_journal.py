@@ -15,18 +15,21 @@ from millstream.base.disk import RealFile
 from tests.faults.consistency.replacing import replace
 
 
+SYNCED, CUT = "synced", "cut"
+
+
 def keep_journal(path: Path) -> None:
     """From here on every sync and truncation of this process is written to the journal."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
 
-    def note(file: RealFile, size: int) -> None:
-        os.write(descriptor, f"{size} {file.path}\n".encode())
+    def note(deed: str, file: RealFile, size: int) -> None:
+        os.write(descriptor, f"{deed} {size} {file.path}\n".encode())
 
     def journaled_sync(sync: Callable[[RealFile], None]) -> Callable[[RealFile], None]:
         def sync_and_note(file: RealFile) -> None:
             size = file.size  # what comes while the sync runs may or may not be part of it
             sync(file)
-            note(file, size)
+            note(SYNCED, file, size)
 
         return sync_and_note
 
@@ -35,7 +38,7 @@ def keep_journal(path: Path) -> None:
     ) -> Callable[[RealFile, int], None]:
         def truncate_and_note(file: RealFile, size: int) -> None:
             truncate(file, size)
-            note(file, size)
+            note(CUT, file, size)
 
         return truncate_and_note
 
@@ -58,8 +61,11 @@ def lose_unsynced(data_dir: Path, journal: Path, random: Random) -> int:
 
 
 def _synced_sizes(journal: Path) -> dict[str, int]:
-    sizes = {}
+    """Of two syncs of one file at once, the one that began first may be noted last: what the other
+    has synced stays so."""
+    sizes: dict[str, int] = {}
     for line in journal.read_text().splitlines():
-        size, _, path = line.partition(" ")
-        sizes[path] = int(size)
+        deed, size, path = line.split(" ", 2)
+        known = sizes.get(path, 0) if deed == SYNCED else 0
+        sizes[path] = max(known, int(size))
     return sizes

@@ -67,3 +67,12 @@ def test_what_was_truncated_and_written_anew_counts_as_unsynced(
         lose_unsynced(tmp_path, journal, Random(seed))
         sizes.add(path.stat().st_size)
     assert min(sizes) == 4
+
+
+def test_a_sync_that_is_noted_late_takes_nothing_back(tmp_path: Path, journal: Path) -> None:
+    """Two threads sync a file; the one that saw less of it may be the last to say so."""
+    path = tmp_path / "0.log"
+    path.write_bytes(SYNCED)
+    journal.write_text(f"synced {len(SYNCED)} {path}\nsynced 3 {path}\n")
+    for seed in range(20):
+        assert lose_unsynced(tmp_path, journal, Random(seed)) == 0
