@@ -14,7 +14,6 @@ from random import Random
 from millstream.base.disk import RealFile
 from tests.faults.consistency.replacing import replace
 
-
 SYNCED, CUT = "synced", "cut"
 
 
