@@ -219,6 +219,7 @@ class App:
         encoding: Encoding = "json",
         message: "GivenMessage | None" = None,
         on_loss: LossPolicy = "fail",
+        archive: str | Path | None = None,
         partitions: int | None = None,
     ) -> "Topic":
         """Declare a topic of events. Durations are words ("10 minutes") or seconds.
@@ -230,7 +231,8 @@ class App:
         ahead of its record an event may be; `idle`: after which silence its clock goes on, or
         "never". `encoding`: json, avro, protobuf or raw; `message`: of Protobuf, a generated
         class, or a file of descriptors with a name in it, which is then the schema. `on_loss`:
-        fail or skip, when retention took records that a job had still to read.
+        fail or skip, when retention took records that a job had still to read. `archive`: where
+        `millstream topics archive` keeps them, so that a job, or a rebuild, begins with those.
         `partitions`: of the topic, if it is made now.
         """
         declared = declared_topic(
@@ -241,6 +243,7 @@ class App:
             encoding=encoding,
             message=message,
             on_loss=on_loss,
+            archive=archive,
             partitions=partitions,
             lateness=lateness,
             late=late,

@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from millstream.base.declared import (
@@ -44,6 +45,7 @@ def declared_topic(
     encoding: Encoding = "json",
     message: "GivenMessage | None" = None,
     on_loss: LossPolicy = "fail",
+    archive: str | Path | None = None,
     partitions: int | None = None,
     **time: Duration | LatePolicy | None,
 ) -> DeclaredTopic:
@@ -56,8 +58,16 @@ def declared_topic(
         message=described,
         event_time=_event_time(name, event_time, time),
         on_loss=on_loss,
+        archive=_place(archive),
         partitions=partitions,
     )
+
+
+def _place(archive: str | Path | None) -> str:
+    """A directory is named in full: tasks run elsewhere."""
+    if archive is None or "://" in str(archive):
+        return str(archive or "")
+    return str(Path(archive).expanduser().absolute())
 
 
 def declared_table(

@@ -10,6 +10,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's users call it
 
@@ -17,13 +19,15 @@ from millstream import App
 from millstream.base.ports import BatchReceipt
 from millstream.jobs import JobsFailed, SideEffects
 from millstream.processing.jobs.checkpoints import JobDirectory
+from millstream.queues.outbox import Receipt
 from tests.clients.steps import unique_name
+from tests.clients.test_cli_commands import Cli
 from tests.spark.conftest import OURS_ALONE
 from tests.support.waiting import eventually
 
 WITHIN_S = 100
 SCHEMA = "user STRING, url STRING"
-Shop = Callable[[], App]
+Shop = Callable[..., App]
 
 
 def click(url: str, user: str = "ada") -> dict[str, Any]:
@@ -40,9 +44,9 @@ def shop(spark: SparkSession, bootstrap: str, tmp_path: Path, topic: str) -> Ite
     """Opens an App over the same data and topic, as often as one likes: each is a deployment."""
     opened: list[App] = []
 
-    def open_app() -> App:
+    def open_app(archive: Path | None = None) -> App:
         app = App("shop", data=tmp_path / "shop", brokers=bootstrap)
-        app.topic(topic, schema=SCHEMA, key="user", partitions=2)
+        app.topic(topic, schema=SCHEMA, key="user", partitions=2, archive=archive)
         opened.append(app)
         return app
 
@@ -236,3 +240,29 @@ def test_a_view_that_was_dropped_starts_over_with_its_job(shop: Shop, topic: str
     assert JobDirectory(app.data / "jobs" / "per_url", job="per_url").manifest() is None
     app.run(once=True)
     assert rows_of(app) == {"/": 1}
+
+
+def test_a_rebuild_begins_with_what_is_archived(
+    shop: Shop, topic: str, bootstrap: str, tmp_path: Path
+) -> None:
+    """Retention has deleted the first records; the archive has them."""
+    place = tmp_path / "archive"
+    first = counted(shop(), topic)
+    receipts = first.publish(topic, [click("/"), click("/a"), click("/b")])
+    first.run(once=True)
+    Cli(bootstrap).run("topics", "archive", topic, "--to", str(place), "--all")
+    delete_before(bootstrap, max(receipts, key=lambda receipt: receipt.offset))
+    first.publish(topic, click("/a"))
+    first.close()
+
+    changed = shop(archive=place)
+    counted(changed, topic)
+    changed.run(once=True, rebuild=["per_url"])
+    assert rows_of(changed) == {"/": 1, "/a": 2, "/b": 1}
+
+
+def delete_before(bootstrap: str, receipt: Receipt) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    upto = TopicPartition(receipt.topic, receipt.partition, receipt.offset + 1)
+    for answer in admin.delete_records([upto]).values():
+        answer.result(WITHIN_S)

@@ -274,11 +274,12 @@ def cut(content: bytes, origin: Origin, within: OffsetRange) -> tuple[ArchivedFi
     builder = FileBuilder(origin, within.start, limits)
     selection = Selection(start=within.start, end=within.end)
     for batch in batches(content, partition=origin.partition, selection=selection):
-        builder.add(_from_batch(batch))
+        builder.add(columns_from(batch))
     return builder.finish(end=within.end)
 
 
-def _from_batch(batch: "pyarrow.RecordBatch") -> Columns:
+def columns_from(batch: "pyarrow.RecordBatch") -> Columns:
+    """The records of a batch, as they were given to a file; times are numbers, of any year."""
     import pyarrow as pa
 
     headers = batch.column("headers").to_pylist()

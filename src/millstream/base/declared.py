@@ -79,7 +79,8 @@ class DeclaredTopic:
     """A topic of events, by name. Without a schema its columns are the raw ones of a record.
 
     `on_loss` says what a job does about records that are gone before it read them: it stops with
-    an error, or goes on with what is left.
+    an error, or goes on with what is left. `archive` is where such records are kept: a job reads
+    them there, as if they were still in the topic.
     """
 
     name: str
@@ -89,6 +90,7 @@ class DeclaredTopic:
     message: ProtobufMessage | None = None
     event_time: EventTime | None = None
     on_loss: LossPolicy = "fail"
+    archive: str = ""
     partitions: int | None = None
     options: dict[str, str] = field(default_factory=dict)
 

@@ -65,3 +65,8 @@ def admin_api() -> Any:
     import confluent_kafka.admin
 
     return confluent_kafka.admin
+
+
+def topic_id_text(topic_id: Any) -> str:
+    """As Kafka's own tools write it: base64 for addresses."""
+    return str(topic_id).replace("+", "-").replace("/", "_")

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from millstream.base.errors import MillstreamError
+from millstream.base.librdkafka import topic_id_text
 from millstream.base.offsets import OffsetRange
 from millstream.commands.access_rules import (
     AccessRule,
@@ -146,14 +147,13 @@ class Cluster:
         ]
 
     def topic_id(self, topic: str) -> str:
-        """As Kafka's own tools write it: base64 for addresses."""
         from confluent_kafka import TopicCollection
 
         wanted = TopicCollection([topic])
         answers = self._ask(
             lambda: self._admin.describe_topics(wanted), doing=f"describe topic {topic}"
         )
-        return str(answers[topic].topic_id).replace("+", "-").replace("/", "_")
+        return topic_id_text(answers[topic].topic_id)
 
     def layout(self, topic: str) -> list[PartitionLayout]:
         return self._metadata()[topic]

@@ -99,6 +99,7 @@ def topic_read(declared: Declared, reading: Reading) -> TopicRead:
         table_key=declared.key if isinstance(declared, DeclaredTable) else (),
         event_time=event_time,
         on_loss=declared.on_loss if isinstance(declared, DeclaredTopic) else "fail",
+        archive=declared.archive if isinstance(declared, DeclaredTopic) else "",
         client=reading.client,
     )
 

@@ -2,7 +2,8 @@
 
 It ends at the end of the range and not before; what keeps it from there is an error, never a
 shorter answer. Joins no group, and leaves no trace on the broker. Gaps are normal: compaction,
-transaction markers and aborted records leave offsets without a record.
+transaction markers and aborted records leave offsets without a record. What retention has deleted
+comes from the archive, if the read names one.
 """
 
 import gc
@@ -22,6 +23,7 @@ from millstream.processing.kafka_clients import (
     error_from,
     translated,
 )
+from millstream.processing.reading.archived_records import archive_at
 from millstream.processing.reading.offset_plan import DataLost, Partition
 from millstream.processing.reading.topic_read import TopicRead
 
@@ -97,9 +99,23 @@ class RangeReader:
     def read(self, part: Partition, within: OffsetRange) -> Iterator[list[Message]]:
         """The records of the range in order, in lists that are large but not too large."""
         try:
-            yield from _gathered(self._polled(part, within))
+            yield from _gathered(self._pieces(part, within))
         finally:
             self._consumer.unassign()
+
+    def _pieces(self, part: Partition, within: OffsetRange) -> Iterator[list[Message]]:
+        """What is archived and no longer in the log, then the log."""
+        archived = self._archived(part, within)
+        if archived:
+            yield from archive_at(self._read.archive).records(part, archived)
+        in_log = OffsetRange(start=archived.end, end=within.end)
+        if in_log:
+            yield from self._polled(part, in_log)
+
+    def _archived(self, part: Partition, within: OffsetRange) -> OffsetRange:
+        log_start = self._log_start(part) if self._read.archive else within.start
+        end = max(within.start, min(within.end, log_start))
+        return OffsetRange(start=within.start, end=end)
 
     def _polled(self, part: Partition, within: OffsetRange) -> Iterator[list[Message]]:
         self._assign(part, within.start)
@@ -151,6 +167,14 @@ class RangeReader:
 
     def _after_loss(self, part: Partition, at: int) -> int:
         """Where to go on after records that are gone, if that is what the reader chose."""
+        start = self._log_start(part)
+        if self._read.on_loss == "fail":
+            lost = OffsetRange(start=at, end=start)
+            raise DataLost(losses={str(part): f"offsets {lost} were deleted by retention"})
+        self._assign(part, start)
+        return start
+
+    def _log_start(self, part: Partition) -> int:
         start, _ = translated(
             lambda: self._consumer.get_watermark_offsets(
                 TopicPartition(*part), timeout=PATIENCE_SECONDS
@@ -158,10 +182,6 @@ class RangeReader:
             doing=f"find the start of {part}",
             brokers=self._read.brokers,
         )
-        if self._read.on_loss == "fail":
-            lost = OffsetRange(start=at, end=start)
-            raise DataLost(losses={str(part): f"offsets {lost} were deleted by retention"})
-        self._assign(part, start)
         return int(start)
 
     def _require_passing(self, error: KafkaError, *, doing: str) -> None:

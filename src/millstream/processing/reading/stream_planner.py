@@ -51,6 +51,8 @@ def batch_ranges(read: TopicRead) -> list[tuple[Partition, OffsetRange]]:
     """What a batch read of the topics reads, as they are now."""
     offsets = TopicOffsets(read)
     there = offsets.available()
+    if isinstance(read.start, Earliest):
+        offsets.require_no_holes()
     starts = offsets.offsets_at(read.start, there, option="starting", unnamed=Earliest())
     ends = offsets.offsets_at(read.end, there, option="ending", unnamed=Latest())
     return [
@@ -74,6 +76,8 @@ class StreamPlanner:
         self._record_bytes: float | None = None
 
     def first_position(self) -> dict[str, Any]:
+        if isinstance(self._read.start, Earliest):
+            self._offsets.require_no_holes()
         there = self._offsets.available()
         starts = self._offsets.offsets_at(
             self._read.start, there, option="starting", unnamed=Earliest()

@@ -24,6 +24,7 @@ from millstream.processing.kafka_clients import (
     patiently,
     translated,
 )
+from millstream.processing.reading.archived_records import archive_at
 from millstream.processing.reading.offset_plan import Available, AvailableTopic, Partition
 from millstream.processing.reading.places import AtOffsets, AtTime, Earliest, Latest, Place
 from millstream.processing.reading.topic_read import TopicRead
@@ -61,13 +62,21 @@ class TopicOffsets:
     def __init__(self, read: TopicRead) -> None:
         self._read = read
         self._admin = admin_client(read.brokers, read.client)
+        self._archive = archive_at(read.archive) if read.archive else None
 
     def available(self) -> Available:
         """Every topic of the read, with all its partitions, as they are now.
 
-        A range ends at the last stable offset for who reads committed records only.
+        A range ends at the last stable offset for who reads committed records only. It begins in
+        the archive, if there is one and nothing is missing between it and the log.
         """
-        return patiently(self._available)
+        there = patiently(self._available)
+        return there if self._archive is None else self._archive.reach(there)
+
+    def require_no_holes(self) -> None:
+        """For who begins at the start: that is not to be somewhere behind what was lost."""
+        if self._archive is not None and self._read.on_loss == "fail":
+            self._archive.require_no_holes(patiently(self._available))
 
     def _available(self) -> Available:
         topics = self._topics()
@@ -102,7 +111,10 @@ class TopicOffsets:
                 return {part: within.end for part, within in ranges.items()}
             case AtTime():
                 found = patiently(lambda: self._offsets(ranges, place))
-                return {part: _at_time(found[part], within) for part, within in ranges.items()}
+                return {
+                    part: self._at_time(part, found[part], within, place.time_ms)
+                    for part, within in ranges.items()
+                }
             case AtOffsets():
                 others = self.offsets_at(unnamed, available, option=option, unnamed=unnamed)
                 named = {part: place.of(*part) for part in ranges}
@@ -112,6 +124,15 @@ class TopicOffsets:
                     else self._checked(part, offset, ranges[part], option)
                     for part, offset in named.items()
                 }
+
+    def _at_time(self, part: Partition, found: int, within: OffsetRange, time_ms: int) -> int:
+        """What the broker found, unless an earlier record is archived."""
+        in_log = within.end if found < 0 else max(within.start, min(found, within.end))
+        if self._archive is None:
+            return in_log
+        archived = OffsetRange(start=within.start, end=in_log)
+        earlier = self._archive.first_at(part, archived, time_ms)
+        return in_log if earlier is None else earlier
 
     def _checked(self, part: Partition, offset: int, within: OffsetRange, option: str) -> int:
         nearest = max(within.start, min(offset, within.end))
@@ -189,10 +210,6 @@ def _parts(topics: Ids) -> list[Partition]:
 def is_unknown(offset: int) -> bool:
     """librdkafka answers so, and without an error, for a broker that was just restarted."""
     return offset < NO_RECORD_SO_LATE
-
-
-def _at_time(found: int, within: OffsetRange) -> int:
-    return within.end if found < 0 else max(within.start, min(found, within.end))
 
 
 def _offset_spec(place: Place) -> Any:

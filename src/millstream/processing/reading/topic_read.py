@@ -41,7 +41,8 @@ class TopicRead:
     `table_key` makes changes of a table of the records (`table_rows.py`). `event_time` has every
     row judged by its time (`lateness.py`), against the watermark that the stream's `checkpoint`
     tells; `beats` adds the column `_beat`, and rows that only tell the time. `job`, `run` (of that
-    checkpoint) and `source` (of that job) name what was counted.
+    checkpoint) and `source` (of that job) name what was counted. `archive` is a place where records
+    are kept that retention has deleted (`archived_records.py`).
     """
 
     brokers: str
@@ -64,6 +65,7 @@ class TopicRead:
     checkpoint: str = ""
     run: str = ""
     source: str = ""
+    archive: str = ""
     client: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -178,6 +180,7 @@ OPTIONS: Mapping[str, Codec] = {
     "checkpoint": TEXT,
     "run": TEXT,
     "source": TEXT,
+    "archive": TEXT,
 }
 
 
