@@ -18,9 +18,9 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
+from millstream.base.closing import Closing
 from millstream.base.declared import (
     BadDeclaration,
     DeclaredTable,
@@ -90,7 +90,7 @@ class Topic:
         return self._app.publish(self.name, rows)
 
 
-class App:
+class App(Closing):
     """One application: its name, its broker, its topics, jobs, views and queues.
 
     Thread-safe; close it when you are done.
@@ -521,14 +521,3 @@ class App:
             queue.close()
         if broker is not None:
             broker.stop()
-
-    def __enter__(self) -> "App":
-        return self
-
-    def __exit__(
-        self,
-        error_type: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()

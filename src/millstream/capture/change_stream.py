@@ -12,11 +12,11 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping
-from types import TracebackType
 from typing import Any, Self
 
 from confluent_kafka import Consumer, Message, TopicPartition
 
+from millstream.base.closing import Closing
 from millstream.base.errors import Rejected, Retryable
 from millstream.base.log_clients import (
     PATIENCE_SECONDS,
@@ -60,7 +60,7 @@ class ChangesGone(Rejected):
         self.topic, self.token = topic, token
 
 
-class ChangeStream:
+class ChangeStream(Closing):
     """Changes after `since`: a token, None for all that the topic has, "now" for none of them.
 
     It waits for more for ever; or, without `follow`, ends with what is there now; or ends when
@@ -145,17 +145,6 @@ class ChangeStream:
 
     async def aclose(self) -> None:
         await asyncio.to_thread(self.close)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        error_type: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     # --- where it begins, where it ends -------------------------------------------------------
 

@@ -15,6 +15,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any
 
+from millstream.base.closing import Closing
 from millstream.base.errors import Rejected
 from millstream.base.record import Header, Record
 from millstream.queues.access import access_from
@@ -200,7 +201,7 @@ class Job:
             self._queue._abandon(self._delivery)
 
 
-class Queue:
+class Queue(Closing):
     """A work queue. Any thread may put and get; close it, or use it as a context manager.
 
     `config` is librdkafka's: bootstrap.servers, security.protocol and its like. The first put makes
@@ -400,17 +401,6 @@ class Queue:
         for running in (self._running, self._outbox):
             if running is not None:
                 running.end()
-
-    def __enter__(self) -> "Queue":
-        return self
-
-    def __exit__(
-        self,
-        error_type: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _set_up(self) -> None:
         with self._lock:

@@ -8,13 +8,13 @@ schema is there. Does not delete schemas. One caller at a time: not for several 
 import uuid
 from collections.abc import Mapping
 from time import monotonic
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from millstream.base.closing import Closing
 from millstream.base.errors import Rejected, Retryable
 from millstream.base.schema import Schema
 from millstream.schemas.declaration import Declared, schema_of
@@ -42,7 +42,7 @@ class UnfitSchemaTopic(Rejected):
         self.topic, self.problem = topic, problem
 
 
-class SchemaTopic:
+class SchemaTopic(Closing):
     """`client` is what every client of the broker is given: `bootstrap.servers` and security."""
 
     def __init__(
@@ -55,17 +55,6 @@ class SchemaTopic:
         self._read_to = 0
         self._consumer: Consumer | None = None
         self._producer: Producer | None = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        error_type: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         if self._consumer is not None:

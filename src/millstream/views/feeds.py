@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Self
 
+from millstream.base.closing import Closing
 from millstream.base.errors import Retryable
 from millstream.views.feed_changes import Change
 from millstream.views.feed_follower import BadSubscription, Follower, Slow, TooSlow, Wish
@@ -188,7 +189,7 @@ class Following:
         return None if recent is None else self._follower.bookmark(recent)
 
 
-class Subscription(Following):
+class Subscription(Following, Closing):
     """An iterator of changes, for one thread at a time; `close` it, from any.
 
     It ends when nothing has come for `timeout`, and goes on if it is asked again. When nothing
@@ -216,17 +217,6 @@ class Subscription(Following):
     def close(self) -> None:
         self._is_closed = True
         self._feed.leave(self)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        error_type: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _next(self, waits: Waits) -> Change | None:
         """None if its time is over, or if it is closed."""

@@ -4,12 +4,12 @@ A store says what a moment of its view is, from which everything that is asked o
 together; each question that comes alone is asked of a moment of its own.
 """
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Protocol
 
+from millstream.base.closing import Closing
 from millstream.base.ports import Positions
 from millstream.base.schema import Schema
 from millstream.views.store import Row
@@ -43,7 +43,7 @@ class Moment(Protocol):
     def position(self) -> Positions: ...
 
 
-class MomentReads(ABC):
+class MomentReads(Closing):
     @abstractmethod
     def moment(self) -> AbstractContextManager[Moment]:
         """What is read inside belongs together."""
@@ -101,14 +101,3 @@ class MomentReads(ABC):
         """Where the job has read to, in this view: the next offset by topic and partition."""
         with self.moment() as now:
             return now.position()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        error_type: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()

@@ -12,9 +12,9 @@ NotInThisStore. Writes nothing.
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from millstream.base.closing import Closing
 from millstream.base.ports import Positions
 from millstream.base.schema import Schema
 from millstream.views.feeds import AsyncSubscription, Feed, Slow, Subscription, Wish
@@ -32,7 +32,7 @@ def _job_unknown() -> str:
     return "Is its job running, and keeping up?"
 
 
-class View:
+class View(Closing):
     """A view to read. Thread-safe; close it when you are done.
 
     `after`, on every question, is what `app.publish` returned, or a list of it: the answer is of
@@ -235,17 +235,6 @@ class View:
 
     def close(self) -> None:
         self._reads.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        error_type: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 def arrow_of(reads: ViewReads) -> "pa.Table":

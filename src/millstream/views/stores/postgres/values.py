@@ -27,9 +27,8 @@ import pyarrow.compute as pc
 from millstream.base.errors import Rejected
 from millstream.base.schema import DataType, DecimalOf, ListOf, MapOf, Scalar, Struct
 from millstream.views.store import BadQuestion
+from millstream.views.stores.conversions import Convert, or_none, pairs_of, same
 from millstream.views.table_layout import StoredColumn, TableLayout, row_nesting
-
-Convert = Callable[[Any], Any]
 
 NULL = r"\N"
 TEXT = pa.large_string()  # a batch may have more than 2 GiB of it
@@ -170,60 +169,48 @@ def to_json(kind: DataType) -> Convert:
     """What makes a value, not null, into one that JSON has."""
     match kind:
         case ListOf(element, _):
-            of = _or_none(to_json(element))
+            of = or_none(to_json(element))
             return lambda values: [of(value) for value in values]
         case MapOf(Scalar.STRING, value, _):
-            of = _or_none(to_json(value))
-            return lambda pairs: {name: of(found) for name, found in _pairs(pairs)}
+            of = or_none(to_json(value))
+            return lambda pairs: {name: of(found) for name, found in pairs_of(pairs)}
         case MapOf(key, value, _):
-            of_key, of_value = to_json(key), _or_none(to_json(value))
-            return lambda pairs: [[of_key(k), of_value(v)] for k, v in _pairs(pairs)]
+            of_key, of_value = to_json(key), or_none(to_json(value))
+            return lambda pairs: [[of_key(k), of_value(v)] for k, v in pairs_of(pairs)]
         case Struct():
-            parts = [(field.name, _or_none(to_json(field.type))) for field in kind]
+            parts = [(field.name, or_none(to_json(field.type))) for field in kind]
             return lambda row: {name: of(row.get(name)) for name, of in parts}
         case DecimalOf(_, scale):
             return lambda number: f"{Decimal(number):.{scale}f}"
         case Scalar():
-            return TO_JSON.get(kind, _same)
+            return TO_JSON.get(kind, same)
 
 
 def from_json(kind: DataType) -> Convert:
     match kind:
         case ListOf(element, _):
-            of = _or_none(from_json(element))
+            of = or_none(from_json(element))
             return lambda values: [of(value) for value in values]
         case MapOf(Scalar.STRING, value, _):
-            of = _or_none(from_json(value))
+            of = or_none(from_json(value))
             return lambda found: {name: of(one) for name, one in found.items()}
         case MapOf(key, value, _):
-            of_key, of_value = from_json(key), _or_none(from_json(value))
+            of_key, of_value = from_json(key), or_none(from_json(value))
             return lambda pairs: {of_key(k): of_value(v) for k, v in pairs}
         case Struct():
-            parts = [(field.name, _or_none(from_json(field.type))) for field in kind]
+            parts = [(field.name, or_none(from_json(field.type))) for field in kind]
             # A field that was added later is missing in older rows.
             return lambda row: {name: of(row.get(name)) for name, of in parts}
         case DecimalOf():
             return Decimal
         case Scalar():
-            return FROM_JSON.get(kind, _same)
+            return FROM_JSON.get(kind, same)
 
 
 def _float_to_json(number: float) -> float | str:
     if math.isfinite(number):
         return number + 0.0  # -0.0, which jsonb does not know, is 0.0
     return "NaN" if math.isnan(number) else ("Infinity" if number > 0 else "-Infinity")
-
-
-def _same(value: Any) -> Any:
-    return value
-
-
-def _or_none(convert: Convert) -> Convert:
-    return lambda value: None if value is None else convert(value)
-
-
-def _pairs(found: Any) -> Any:
-    return found.items() if isinstance(found, Mapping) else found
 
 
 TO_JSON: Mapping[Scalar, Convert] = {
@@ -253,8 +240,8 @@ def row_reader(layout: TableLayout) -> Callable[[Sequence[Any]], dict[str, Any]]
 
 def _column_reader(column: StoredColumn) -> Convert:
     if isinstance(column.type, ListOf | MapOf):
-        return _or_none(from_json(column.type))
-    return _same
+        return or_none(from_json(column.type))
+    return same
 
 
 def parameter(column: StoredColumn, value: Any) -> Any:

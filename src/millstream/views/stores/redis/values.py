@@ -9,15 +9,15 @@ Infinity and -Infinity are texts. A map whose keys are no STRING is a list of pa
 import base64
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 
 from millstream.base.schema import DataType, DecimalOf, ListOf, MapOf, Scalar, Schema, Struct
 from millstream.views.store import Row
+from millstream.views.stores.conversions import Convert, or_none, pairs_of, same
 
-Convert = Callable[[Any], Any]
 _to_text = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 
 
@@ -25,7 +25,7 @@ class RedisRows:
     """Of a view with these columns. Rows are as Arrow gives them."""
 
     def __init__(self, schema: Schema) -> None:
-        self._plain = plain(schema) or _same
+        self._plain = plain(schema) or same
         self._unplain = unplain(schema)
 
     def encode(self, row: Mapping[str, Any]) -> bytes:
@@ -72,7 +72,7 @@ def _plain_struct(kind: Struct) -> Convert | None:
 
 
 def _plain_map(key: DataType, of_key: Convert | None, of_value: Convert | None) -> Convert:
-    at_key, at_value = of_key or _same, _or_none(of_value or _same)
+    at_key, at_value = of_key or same, or_none(of_value or same)
 
     def pairs(found: Any) -> list[tuple[Any, Any]]:
         items = found.items() if isinstance(found, Mapping) else found
@@ -85,31 +85,19 @@ def unplain(kind: DataType) -> Convert:
     """The way back."""
     match kind:
         case ListOf(element, _):
-            of = _or_none(unplain(element))
+            of = or_none(unplain(element))
             return lambda values: [of(one) for one in values]
         case MapOf(key, value, _):
-            at_key, at_value = unplain(key), _or_none(unplain(value))
-            return lambda found: {at_key(k): at_value(v) for k, v in _pairs(found)}
+            at_key, at_value = unplain(key), or_none(unplain(value))
+            return lambda found: {at_key(k): at_value(v) for k, v in pairs_of(found)}
         case Struct():
-            parts = [(field.name, _or_none(unplain(field.type))) for field in kind]
+            parts = [(field.name, or_none(unplain(field.type))) for field in kind]
             # A field that was added later is missing in older rows.
             return lambda row: {name: of(row.get(name)) for name, of in parts}
         case DecimalOf():
             return Decimal
         case Scalar():
-            return UNPLAIN.get(kind, _same)
-
-
-def _same(value: Any) -> Any:
-    return value
-
-
-def _or_none(convert: Convert) -> Convert:
-    return lambda value: None if value is None else convert(value)
-
-
-def _pairs(found: Any) -> Any:
-    return found.items() if isinstance(found, Mapping) else found
+            return UNPLAIN.get(kind, same)
 
 
 def _plain_float(number: float) -> float | str:

@@ -21,11 +21,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millstream.base.schema import DataType, DecimalOf, ListOf, MapOf, Scalar, Struct
+from millstream.views.stores.conversions import Convert, or_none, pairs_of, same
 from millstream.views.stores.stored_keys import settled
 from millstream.views.table_layout import StoredColumn, TableLayout, row_nesting
 
 Stored = int | float | str | bytes | None
-Convert = Callable[[Any], Any]
 
 NAN = "NaN"
 NULL_IN_KEY, NULL_IN_BINARY_KEY = b"", "null"
@@ -119,30 +119,30 @@ def _plain(kind: DataType) -> Convert:
     """As a value of JSON."""
     match kind:
         case ListOf(element, _):
-            of = _or_none(_plain(element))
+            of = or_none(_plain(element))
             return lambda values: [of(value) for value in values]
         case MapOf(key, value, _):
-            of_key, of_value = _plain(key), _or_none(_plain(value))
-            return lambda pairs: [[of_key(k), of_value(v)] for k, v in _pairs(pairs)]
+            of_key, of_value = _plain(key), or_none(_plain(value))
+            return lambda pairs: [[of_key(k), of_value(v)] for k, v in pairs_of(pairs)]
         case Struct():
-            parts = [(field.name, _or_none(_plain(field.type))) for field in kind]
+            parts = [(field.name, or_none(_plain(field.type))) for field in kind]
             return lambda row: [of(row.get(name)) for name, of in parts]
         case DecimalOf():
             return lambda number: _decimal_text(number, kind)
         case Scalar():
-            return PLAIN.get(kind, _same)
+            return PLAIN.get(kind, same)
 
 
 def _unplain(kind: DataType) -> Convert:
     match kind:
         case ListOf(element, _):
-            of = _or_none(_unplain(element))
+            of = or_none(_unplain(element))
             return lambda values: [of(value) for value in values]
         case MapOf(key, value, _):
-            of_key, of_value = _unplain(key), _or_none(_unplain(value))
+            of_key, of_value = _unplain(key), or_none(_unplain(value))
             return lambda pairs: {of_key(k): of_value(v) for k, v in pairs}
         case Struct():
-            parts = [(field.name, _or_none(_unplain(field.type))) for field in kind]
+            parts = [(field.name, or_none(_unplain(field.type))) for field in kind]
             # A field that was added later is missing at the end of older rows.
             return lambda row: {
                 name: of(row[place]) if place < len(row) else None
@@ -151,19 +151,7 @@ def _unplain(kind: DataType) -> Convert:
         case DecimalOf():
             return Decimal
         case Scalar():
-            return UNPLAIN.get(kind, _same)
-
-
-def _same(value: Any) -> Any:
-    return value
-
-
-def _or_none(convert: Convert) -> Convert:
-    return lambda value: None if value is None else convert(value)
-
-
-def _pairs(found: Any) -> Any:
-    return found.items() if isinstance(found, Mapping) else found
+            return UNPLAIN.get(kind, same)
 
 
 def _decimal_text(number: Any, kind: DecimalOf) -> str:

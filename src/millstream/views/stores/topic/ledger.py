@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from millstream.base.log_clients import PATIENCE_SECONDS, Client, Topics, client_config
+from millstream.base.log_clients import PATIENCE_SECONDS, Client, Topics, client_config, unhidden
 from millstream.views.stores.topic.clients import ProducerFenced, error_from, translated
 from millstream.views.stores.topic.notes import Change, Ends, Rows, TopicNotes
 from millstream.views.stores.topic.tail import TopicTail
@@ -249,18 +249,6 @@ class Transaction:
     def _require_no_failure(self) -> None:
         if self._failed:
             raise self._error_from(self._failed[0])
-
-
-@contextmanager
-def unhidden() -> Iterator[None]:
-    """The client reports records to us while it raises a fatal error already, and then complains
-    of that: the error is what counts."""
-    try:
-        yield
-    except SystemError as error:
-        if isinstance(error.__cause__, KafkaException):
-            raise error.__cause__ from None
-        raise
 
 
 def fold(rows: dict[bytes, bytes], message: Message) -> None:
