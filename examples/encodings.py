@@ -5,8 +5,8 @@
 Schemas are kept in a topic and compared: a change that would break readers is refused. It prints
 
     json      28 bytes
-    avro      11 bytes
-    protobuf  8 bytes
+    avro      10 bytes
+    protobuf  10 bytes
     {'item': 'teapot', 'sold': 6}
 """
 

@@ -16,10 +16,11 @@ app = App("work_queue")  # a broker of its own, with data in ./work_queue.millst
 
 
 def send(job: Job) -> None:
-    """Done when it returns. What raises comes again: to this worker or to any other."""
+    """What raises comes again: to this worker or to any other."""
     to = job.value["to"]
     if "@" not in to:
-        return job.reject("not an address")  # never again: a dead letter
+        job.reject("not an address")  # never again: a dead letter
+        return
     with job:  # acknowledged at the end, released by an error
         if to.startswith("grace") and job.delivery_count == 1:
             raise ConnectionError("no answer from grace's server")
