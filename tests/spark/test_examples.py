@@ -14,7 +14,7 @@ from tests.support.example_runs import printed, promised
 from tests.support.postgres_server import postgres_server
 from tests.support.redis_server import FORGETFUL, RedisServer
 
-QUICK = ["tumbling_windows", "join_enrich", "totals", "store_sqlite", "own_sink"]
+QUICK = ["tumbling_windows", "totals", "own_sink"]
 FULL = [
     "change_feed",
     "device_clocks",
@@ -23,14 +23,17 @@ FULL = [
     "hopping_windows",
     "job_to_topic",
     "join_as_of",
+    "join_enrich",
     "join_tables",
     "join_within",
     "late_events",
+    "one_page",
     "session_windows",
     "sliding_windows",
     "store_delta",
     "store_parquet",
     "store_search",
+    "store_sqlite",
     "store_topic",
     "view_of_view",
 ]
