@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.example_runs import promised
+
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
 LIST = (EXAMPLES / "README.md").read_text(encoding="utf-8")
@@ -35,6 +37,13 @@ def test_an_example_is_small_and_says_how_it_is_run(example: Path) -> None:
 def test_an_example_is_run_by_a_test(example: Path) -> None:
     tests = [ROOT / "tests" / folder / "test_examples.py" for folder in ("clients", "spark")]
     assert any(f'"{example.stem}"' in test.read_text(encoding="utf-8") for test in tests)
+
+
+def test_the_page_of_code_in_the_readme_is_the_example() -> None:
+    code = (EXAMPLES / "one_page.py").read_text(encoding="utf-8").split('"""', 2)[2].lstrip()
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert f"```python\n{code}```" in readme
+    assert f"```\n{promised('one_page')}```" in readme
 
 
 def test_everything_that_is_listed_is_there() -> None:
