@@ -5,7 +5,6 @@ import re
 from pathlib import Path
 
 import pytest
-
 from tests.support.example_runs import promised
 
 ROOT = Path(__file__).parents[2]
