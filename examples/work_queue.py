@@ -31,7 +31,7 @@ def main() -> None:
     with app:
         mails = app.queue("mails", retry_delay=0.1, partitions=1)
         mails.put_many([{"to": "ada@example.org"}, {"to": "grace@example.org"}, {"to": "nobody"}])
-        while (job := mails.get(timeout=2)) is not None:
+        while (job := mails.get(timeout=5)) is not None:
             try:
                 send(job)
             except ConnectionError as error:

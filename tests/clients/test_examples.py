@@ -16,7 +16,14 @@ def _in_a_directory_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.parametrize(
     "example",
-    ["produce_and_consume", "replay", "work_queue", "publish_over_http", "capture_sqlite"],
+    [
+        "capture_sqlite",
+        "produce_and_consume",
+        "publish_over_http",
+        "replay",
+        "transactions",
+        "work_queue",
+    ],
 )
 def test_an_example_prints_what_it_says(example: str) -> None:
     assert printed(example) == promised(example)
