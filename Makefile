@@ -48,12 +48,14 @@ format: $(STAMP)
 bench: $(STAMP)
 	@$(BIN)/python -m bench.against_kafka
 
-# Files that are made from code: message tables, settings, commands and metrics.
+# Files that are made from code: message tables, settings, commands, metrics, HTTP, Kafka's APIs.
 docs: $(STAMP)
 	@$(BIN)/python codegen/wire_messages.py
 	@$(BIN)/python -m millstream.settings > docs/settings.md
 	@$(BIN)/python -m millstream.cli_docs > docs/cli.md
 	@$(BIN)/python -m millstream.broker.metrics.document > docs/metrics.md
+	@$(BIN)/python -m millstream.broker.api_document > docs/reference/kafka_apis.md
+	@$(BIN)/python -m millstream.web.document > docs/reference/http.md
 
 $(STAMP): requirements.lock pyproject.toml
 	@echo "Setting up $(VENV) (once; two or three minutes)"

@@ -28,6 +28,7 @@ LONG_FILES = (
     "spark/test_changelog_views.py",
     "faults/test_capture_kills.py",
     "spark/test_capture_guide.py",
+    "spark/test_examples.py",
     "clients/test_compaction.py",
     "faults/test_view_kills.py",
     "faults/test_log_power_cut.py",

@@ -184,7 +184,8 @@ def test_rules_are_added_listed_and_removed_by_command(ada: Operator) -> None:
         "User:*     NO   all        topic pay*  192.0.2.7",
         "User:bob   yes  create     cluster     *",
     ]
-    ada.run("acls", "remove", "--topic", "pay", exit_code=1)  # literally: there is none
+    said = ada.said("acls", "remove", "--topic", "pay", exit_code=1)  # literally: there is none
+    assert "No rule is like that" in said
     ada.run("acls", "remove", "--topic", "pay", "--prefix", "--yes")
     ada.run("acls", "remove", "--cluster", "--yes")
     assert ada.json("acls", "list") == []

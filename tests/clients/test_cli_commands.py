@@ -432,6 +432,7 @@ def test_a_live_group_is_shown_with_its_consumer_and_is_neither_reset_nor_delete
         assert [one["partitions"] for one in described["consumers"]] == [1]
         refused = cli.fail("groups", "reset", group, "--to", "earliest", "--yes")
         assert "1 live member (millstream-cli on " in refused
+        assert "Stop every member, then run this again" in refused
         assert "1 live member" in cli.fail("groups", "delete", group, "--yes")
 
 
@@ -560,7 +561,9 @@ def test_without_a_broker_there_is_one_line_soon(args: tuple[str, ...]) -> None:
 
 def test_a_missing_topic_is_told_with_the_nearest_one(cli: Cli, topic: str) -> None:
     cli.run("topics", "create", topic)
-    assert f"Did you mean {topic}?" in cli.fail("consume", f"{topic}x")
+    told = cli.fail("consume", f"{topic}x")
+    assert f"Topic {topic}x does not exist." in told
+    assert f"Did you mean {topic}?" in told
 
 
 def test_what_is_not_understood_is_told(cli: Cli) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/*.md")])
 LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
 FILE = re.compile(r"`((?:bench|tests|src|docs|codegen|examples)/[\w./-]+\.\w+)(?:::\w+)?`")
 
