@@ -29,6 +29,7 @@ from millstream.commands import (
     serve,
     state,
     topics,
+    up,
     users,
     views,
 )
@@ -133,6 +134,7 @@ def millstream(
         say(f"millstream: {line}")
 
 
+app.command("up", cls=PlainCommand)(up.up)
 app.command("broker")(broker.command)
 app.command("run", cls=PlainCommand)(run.run)
 app.command("serve", cls=PlainCommand)(serve.serve)
