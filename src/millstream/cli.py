@@ -21,6 +21,7 @@ from millstream.commands import (
     capture,
     certs,
     consume,
+    demo,
     groups,
     late,
     produce,
@@ -134,6 +135,7 @@ def millstream(
         say(f"millstream: {line}")
 
 
+app.add_typer(demo.app, name="demo")
 app.command("up", cls=PlainCommand)(up.up)
 app.command("broker")(broker.command)
 app.command("run", cls=PlainCommand)(run.run)

@@ -30,6 +30,8 @@ def walk(command: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...],
     if not subcommands:
         yield path, command
         return
+    if command.invoke_without_command:
+        yield path, command
     for name, subcommand in subcommands.items():
         yield from walk(subcommand, (*path, name))
 

@@ -41,7 +41,7 @@ class HttpTerms:
 def http_terms(command: str, *, listen: str | None, token_file: str | None) -> HttpTerms:
     """From options, environment and file; refuses what would be unsafe."""
     settings = load(WebSettings, options={"listen": listen, "token_file": token_file})
-    _require_installed(command)
+    require_web(command)
     token = None if settings.token_file is None else read_password(settings.token_file)
     return HttpTerms(
         listening=_listening(settings, token),
@@ -63,7 +63,7 @@ def served(app: "App", terms: HttpTerms) -> "Iterator[Callable[[], Service]]":
         application.close()
 
 
-def _require_installed(command: str) -> None:
+def require_web(command: str) -> None:
     for name in NEEDED:
         if importlib.util.find_spec(name) is None:
             raise WebNotInstalled(command=command, missing=name)

@@ -100,7 +100,8 @@ def up(
         app = load_app(file)
     finally:
         broker_address.reset(given)
-    require_spark(app)
+    if app.catalog.jobs:
+        require_spark()
     try:
         with contextlib.suppress(KeyboardInterrupt), terminate_as_interrupt():
             _Up(app, terms, as_json=json).run(
@@ -120,10 +121,8 @@ def _host_and_port(text: str) -> tuple[str, int]:
     return address.host, address.port
 
 
-def require_spark(app: "App") -> None:
+def require_spark() -> None:
     """Before anything is started: what jobs would miss, in one line."""
-    if not app.catalog.jobs:
-        return
     from millstream.jobs import SparkNotInstalled
     from millstream.processing.java import find_java
 
@@ -168,6 +167,8 @@ class _Up:
             await_former(self._app.data, tell=self._say)
         address = self._app.bootstrap
         broker = self._app.broker
+        if broker is not None:
+            self._make_topics()
         if broker is None:
             self._tell("broker", address, "as MILLSTREAM_BROKERS says", address=address)
         else:
@@ -175,6 +176,13 @@ class _Up:
             self._tell("broker", address, f"data in {data}", address=address, pid=broker.pid)
         with watched(broker, tell=self._tell_broker):
             yield
+
+    def _make_topics(self) -> None:
+        """Who looks at the console before Spark is there sees them, and who sends finds them."""
+        from millstream.publishing import make_declared_topic
+
+        for declared in self._app.catalog.inputs.values():
+            make_declared_topic(self._app.client_config, declared)
 
     @contextlib.contextmanager
     def _http(self) -> Iterator[None]:
