@@ -22,6 +22,7 @@ from millstream.commands import (
     certs,
     consume,
     demo,
+    doctor,
     groups,
     late,
     produce,
@@ -137,6 +138,7 @@ def millstream(
 
 app.add_typer(demo.app, name="demo")
 app.command("up", cls=PlainCommand)(up.up)
+app.command("doctor", cls=PlainCommand)(doctor.doctor)
 app.command("broker")(broker.command)
 app.command("run", cls=PlainCommand)(run.run)
 app.command("serve", cls=PlainCommand)(serve.serve)

@@ -9,9 +9,8 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from millstream.base.disk import FileLock
 from millstream.embedded import Broker, BrokerDidNotStart
-from millstream.log.log_directory import LOCK_FILE
+from millstream.log.log_directory import owner_of
 
 LOOK_SECONDS = 0.2
 # In a row; one that held on for a while is forgotten.
@@ -27,23 +26,11 @@ Tell = Callable[[str], None]
 def await_former(data: Path, *, tell: Tell, seconds: float = FORMER_SECONDS_MAX) -> None:
     """Until the broker of a run that was killed has let go of the data, or the time is up."""
     deadline, is_told = time.monotonic() + seconds, False
-    while is_held(data) and time.monotonic() < deadline:
+    while owner_of(data) and time.monotonic() < deadline:
         if not is_told:
             tell(f"{data} is in use: waiting for a broker that may just be ending")
             is_told = True
         time.sleep(LOOK_SECONDS)
-
-
-def is_held(data: Path) -> bool:
-    """Whether a broker has the data now."""
-    file = data / LOCK_FILE
-    if not file.exists():
-        return False
-    lock = FileLock(file)
-    try:
-        return not lock.take()
-    finally:
-        lock.release()
 
 
 @contextlib.contextmanager
