@@ -106,7 +106,7 @@ def list_groups(brokers: Brokers = None, json: Json = False) -> None:
     places = {
         name: {} if group.is_hidden else places_of(cluster, group) for name, group in groups.items()
     }
-    topics = {name: _topics_of(group, places[name]) for name, group in groups.items()}
+    topics = {name: topics_of(group, places[name]) for name, group in groups.items()}
     existing = set(cluster.topic_names())
     wanted = cluster.partitions_of(sorted(set().union(*topics.values()) & existing))
     offsets = cluster.available(wanted)
@@ -138,7 +138,7 @@ def _list_row(group: Group, topics: set[str], lag: LagSum | None) -> list[object
     return [group.id, group.state, group.protocol, *seen]
 
 
-def _topics_of(group: Group, committed: Iterable[Partition]) -> set[str]:
+def topics_of(group: Group, committed: Iterable[Partition]) -> set[str]:
     """Those that the group committed or is assigned."""
     assigned = {part.topic for parts in group.members.values() for part in parts}
     return assigned | {part.topic for part in committed}
@@ -208,7 +208,7 @@ def partition_lags(cluster: Cluster, group: Group) -> list[PartitionLag]:
     """One for each partition of the topics that the group committed or is assigned, in order."""
     places = places_of(cluster, group)
     owners = {part: member for member, parts in group.members.items() for part in parts}
-    topics = _topics_of(group, places)
+    topics = topics_of(group, places)
     wanted = cluster.partitions_of(sorted(topics & set(cluster.topic_names())))
     offsets = cluster.available(wanted)
     retentions = cluster.visible_retentions(sorted({part.topic for part in wanted}))

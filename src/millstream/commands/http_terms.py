@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from millstream.web.server import Listening
     from millstream.web.service import Service
 
-NEEDED = ("starlette", "uvicorn", "pyarrow")
+NEEDED = ("starlette", "uvicorn", "pyarrow", "jinja2")
 
 
 class WebNotInstalled(Rejected):
@@ -53,13 +53,17 @@ def http_terms(command: str, *, listen: str | None, token_file: str | None) -> H
 @contextlib.contextmanager
 def served(app: "App", terms: HttpTerms) -> "Iterator[Callable[[], Service]]":
     """Yields what makes the service of an application; what it opens is closed at the end."""
+    from millstream.commands.console.shown_app import ShownApp
     from millstream.commands.served_app import ServedApp
     from millstream.web.service import make_service
 
-    application = ServedApp(app, terms.limits)
+    application, console = ServedApp(app, terms.limits), ShownApp(app)
     try:
-        yield lambda: make_service(application, limits=terms.limits, admission=terms.admission)
+        yield lambda: make_service(
+            application, limits=terms.limits, admission=terms.admission, console=console
+        )
     finally:
+        console.close()
         application.close()
 
 

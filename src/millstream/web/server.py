@@ -118,7 +118,11 @@ async def _serve(
 
     serving = asyncio.create_task(server.serve(sockets=[listener]))
     ready(stop)  # the socket listens: who connects now is served soon
-    await serving
+    try:
+        await serving
+    finally:
+        if service.watch is not None:
+            await asyncio.to_thread(service.watch.stop)
 
 
 def _config(service: Service, listening: Listening) -> uvicorn.Config:
