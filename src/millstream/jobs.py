@@ -128,11 +128,13 @@ class Jobs:
         repeat_side_effects: bool = False,
         verify: float | None = None,
         look: "Callable[[list[JobProgress]], None] | None" = None,
+        one_by_one: bool = False,
     ) -> "list[JobProgress]":
         """Run the jobs until they are done (`once`) or stopped; raises for those that failed.
 
         `verify`: how many percent of the keys of a rebuilt view are compared with a recomputation
-        before it is served; of runs over what is there.
+        before it is served; of runs over what is there. `one_by_one`: each starts when the one
+        before has done its first batch, so that the first is there soon.
         """
         chosen, anew = self._chosen(only), {self._catalog.job(name).name for name in rebuild}
         if left_out := anew - {job.name for job in chosen}:

@@ -203,7 +203,7 @@ class _Up:
             if app.catalog.jobs:
                 jobs = counted(len(only or app.catalog.jobs), "job")
                 self._say(f"{jobs}: Spark takes some seconds to start; Ctrl-C ends all")
-                app.jobs.run(only=only, rebuild=rebuild, look=self._looking(look))
+                app.jobs.run(only=only, rebuild=rebuild, look=self._looking(look), one_by_one=True)
             elif app.captures.declared:
                 app.captures.wait()
             else:

@@ -191,7 +191,7 @@ class ShopDatabase:
     def _initialize(self, place: Path, secret: Path) -> None:
         words = ["--no-sync", "--no-instructions", "--locale=C", "--encoding=UTF8"]
         words += ["--auth=scram-sha-256", f"--username={USER}", f"--pwfile={secret}"]
-        command = [self._programs / "initdb", f"--pgdata={place}", *words]
+        command = [str(self._programs / "initdb"), f"--pgdata={place}", *words]
         done = subprocess.run(command, capture_output=True, text=True, **_as_owner())
         if done.returncode != 0:
             self.log.write_text(done.stderr, encoding="utf-8")
@@ -210,7 +210,8 @@ class ShopDatabase:
 
     def _launch(self) -> None:
         given = [f"--{name}={value}" for name, value in SETTINGS.items()]
-        command = [self._programs / "postgres", "-D", self.home, f"--port={self.port}", *given]
+        command = [str(self._programs / "postgres"), "-D", str(self.home), *given]
+        command.append(f"--port={self.port}")
         with self.log.open("wb") as log:
             # It must not get our signals (Ctrl-C at a terminal): it is stopped last.
             self._process = subprocess.Popen(

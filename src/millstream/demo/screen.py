@@ -14,7 +14,7 @@ SAID: Mapping[str, str] = {
     "ads_shown": "ads that were shown",
     "ads_clicked": "clicks on them",
     "payments": "payments, some twice, some late, some no payments at all",
-    "orders_placed": "orders, through the outbox of PostgreSQL",
+    "orders": "orders, captured from PostgreSQL with customers, prices and stock",
 }
 MADE: Mapping[str, str] = {
     "revenue_a_minute": "windows, late ones corrected, duplicates counted once",

@@ -5,6 +5,9 @@
 Each view is a function of DataFrames whose parameters name topics and tables. Money is in cents.
 """
 
+# Without types, as an application's author may write it: frames in, a frame out.
+# mypy: allow-untyped-defs
+
 import os
 
 import millstream as ms
