@@ -284,6 +284,11 @@ class Jobs:
         """How the jobs get on; of none if they do not run."""
         return self._supervisor.progress if self._supervisor else []
 
+    @property
+    def was_stopped(self) -> bool:
+        """Whether the last run was told to end, by `stop` or a signal, and did not by itself."""
+        return self._supervisor is not None and self._supervisor.was_stopped
+
     def stop(self) -> None:
         self._stopping.set()
         if self._supervisor is not None:

@@ -5,21 +5,23 @@ HTTP comes first and goes last: it is there before Spark is, and when a job has 
 """
 
 import contextlib
+import errno
 import importlib.util
 import json as json_format
+import socket
 import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from millstream.base.errors import MillstreamError
+from millstream.base.errors import MillstreamError, Rejected
 from millstream.commands.http_terms import HttpTerms, http_terms, served
 from millstream.commands.job_lines import Look, shown_jobs
 from millstream.commands.options import BadOption, Json
 from millstream.commands.output import counted, say, terminate_as_interrupt
 from millstream.commands.run import metrics_served
-from millstream.settings import parse_address
+from millstream.settings import ClientSettings, is_given, parse_address
 
 if TYPE_CHECKING:
     from millstream.app import App
@@ -95,7 +97,8 @@ def up(
     from millstream.app import broker_address
     from millstream.commands.app_file import load_app
 
-    given = broker_address.set(_host_and_port(broker_listen))
+    address = _host_and_port(broker_listen)
+    given = broker_address.set(address)
     try:
         app = load_app(file)
     finally:
@@ -104,7 +107,7 @@ def up(
         require_spark()
     try:
         with contextlib.suppress(KeyboardInterrupt), terminate_as_interrupt():
-            _Up(app, terms, as_json=json).run(
+            _Up(app, terms, broker_address=address, as_json=json).run(
                 only=only, rebuild=rebuild or [], metrics_listen=metrics_listen
             )
     finally:
@@ -132,11 +135,35 @@ def require_spark() -> None:
     find_java()
 
 
+class BrokerPortTaken(Rejected):
+    def __init__(self, *, host: str, port: int) -> None:
+        super().__init__(
+            f"{host}:{port} is in use by another process; stop that one, or let the broker listen "
+            f"elsewhere (--broker-listen {host}:0 takes any free port), or, if it is a broker, use "
+            f"it: MILLSTREAM_BROKERS={host}:{port}"
+        )
+        self.host, self.port = host, port
+
+
+def require_free(host: str, port: int) -> None:
+    """Whether the broker could listen there: it would say so too, but not what to do in `up`."""
+    family, *_ = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    try:
+        socket.create_server((host, port), family=family).close()
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise BrokerPortTaken(host=host, port=port) from None
+        raise
+
+
 class _Up:
     """One run: what is told of it, and what waits for what."""
 
-    def __init__(self, app: "App", terms: HttpTerms, *, as_json: bool) -> None:
+    def __init__(
+        self, app: "App", terms: HttpTerms, *, broker_address: tuple[str, int], as_json: bool
+    ) -> None:
         self._app, self._terms, self._as_json = app, terms, as_json
+        self._broker_address = broker_address
         self._capture_pids: dict[str, int] = {}
 
     def run(
@@ -154,8 +181,9 @@ class _Up:
                 self._work(only=only, rebuild=rebuild)
             except MillstreamError as error:
                 failure = error
-                self._tell_failure(error)
-                threading.Event().wait()  # HTTP goes on
+                if not self._app.jobs.was_stopped:
+                    self._tell_failure(error)
+                    threading.Event().wait()  # HTTP goes on
         if failure is not None:
             raise failure
 
@@ -163,8 +191,9 @@ class _Up:
     def _broker(self) -> Iterator[None]:
         from millstream.commands.watched_broker import await_former, watched
 
-        if self._app.broker is None:
+        if self._app.broker is None and not is_given(ClientSettings, "brokers", options={}):
             await_former(self._app.data, tell=self._say)
+            require_free(*self._broker_address)
         address = self._app.bootstrap
         broker = self._app.broker
         if broker is not None:

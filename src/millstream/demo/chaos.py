@@ -87,7 +87,7 @@ class Chaos:
         resting = self._stage.generator.told
         self._await("the generator to rest", SETTLE_SECONDS_MAX, lambda: resting.is_resting)
         started = time.monotonic()
-        comparisons = self._settled()
+        comparisons = self.settled()
         return Round(number, victim, time.monotonic() - started, comparisons)
 
     def _busy(self) -> None:
@@ -96,7 +96,7 @@ class Chaos:
             self._look()
             time.sleep(LOOK_SECONDS)
 
-    def _settled(self) -> list[Comparison]:
+    def settled(self) -> list[Comparison]:
         """What there is when all is equal and stays so, or the time is up."""
         deadline, equal_since = time.monotonic() + SETTLE_SECONDS_MAX, None
         while True:

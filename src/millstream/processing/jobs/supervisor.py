@@ -34,6 +34,7 @@ class Supervisor:
     def __init__(self, runs: Sequence[JobRun]) -> None:
         self._runs = runs
         self._stopping = threading.Event()
+        self.was_stopped = False  # not: all ended by themselves
 
     @property
     def progress(self) -> list[JobProgress]:
@@ -44,6 +45,10 @@ class Supervisor:
         return {run.job.name: run.failure for run in self._runs if run.failure is not None}
 
     def stop(self) -> None:
+        self.was_stopped = True
+        self._end()
+
+    def _end(self) -> None:
         self._stopping.set()
         for run in self._runs:
             run.stop()
@@ -67,7 +72,7 @@ class Supervisor:
                 self._start(threads, look, one_by_one=one_by_one)
                 self._await(lambda: any(thread.is_alive() for thread in threads), look)
             finally:
-                self.stop()
+                self._end()
             for thread in threads:
                 thread.join()
         if look is not None:

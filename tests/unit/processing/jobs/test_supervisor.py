@@ -80,3 +80,13 @@ def test_a_stop_while_jobs_start_one_by_one_ends_all() -> None:
     thread.join(30)
     assert not thread.is_alive()
     assert second.is_started.is_set(), "it was started, and stopped at once"
+    assert supervisor.was_stopped
+
+
+def test_jobs_that_end_by_themselves_were_not_stopped() -> None:
+    done = PretendedRun("done")
+    supervisor, thread = supervised(done)
+    done.stop()
+    thread.join(30)
+    assert not thread.is_alive()
+    assert not supervisor.was_stopped
