@@ -1,10 +1,11 @@
-"""A shop in motion for the console, without Spark: a broker, records that come, a capture of SQLite.
+"""A shop in motion for the console, without Spark: a broker, records that come, a captured SQLite.
 
 What jobs would do is done by hand: their status is written as a run writes it, and rows of views
 with their receipts. All of it is as the console finds it in an application that runs.
 """
 
 import contextlib
+import math
 import sqlite3
 import threading
 import time
@@ -24,6 +25,7 @@ from millstream.commands.app_file import load_app
 from millstream.embedded import Broker
 from millstream.processing.jobs.job_status import StatusFiles
 from millstream.processing.jobs.progress import JobProgress
+from millstream.publishing import make_declared_topic
 from millstream.queues.queue import Queue
 from millstream.schemas.arrow_types import nullable_arrow_schema
 from millstream.schemas.declaration import schema_of
@@ -56,6 +58,9 @@ def revenue_per_minute(payments):
     return payments
 
 
+app.topic("paid_orders")
+
+
 @app.job(to="paid_orders", key="order_id")
 def paid(payments, orders):
     return payments.join(orders, "order_id")
@@ -68,12 +73,11 @@ def send_mail(rows, receipt):
 @app.sink(send_mail, external=True)
 def receipts_by_mail(paid_orders):
     return paid_orders
-""".replace(
-    "@app.sink(send_mail, external=True)\n",
-    'app.topic("paid_orders")\n\n\n@app.sink(send_mail, external=True)\n',
-)
+"""
 URLS = schema_of("url STRING, count BIGINT")
 REVENUE = schema_of("minute TIMESTAMP, orders BIGINT, revenue DECIMAL(12,2)")
+ENRICHED = schema_of("order_id BIGINT, customer STRING, total DECIMAL(10,2)")
+ROUND_SECONDS = 0.25
 
 
 class Shop:
@@ -95,7 +99,7 @@ class Shop:
         self._database.commit()
         self.config = {"bootstrap.servers": bootstrap, "log_level": 2}
         self._producer = Producer(self.config | {"linger.ms": 5})
-        self._orders = 0
+        self._clicks = self._orders = 0
         self._counts = dict.fromkeys(PAGES, 0)
 
     @property
@@ -108,6 +112,7 @@ class Shop:
     # --- what comes in
 
     def click(self, number: int) -> None:
+        self._clicks += 1
         at = datetime.now(UTC).isoformat()
         user, page = USERS[number % len(USERS)], PAGES[number * 7 % len(PAGES)]
         self._counts[page] += 1
@@ -131,7 +136,34 @@ class Shop:
 
     # --- what jobs would do
 
-    def progress(self, rows: int) -> list[JobProgress]:
+    def move(self) -> None:
+        """One round: more clicks at some times than at others."""
+        for _ in range(20 + round(15 * math.sin(self._clicks / 200))):
+            self.click(self._clicks)
+        self.order()
+        self.flush()
+
+    def written(self) -> list[tuple[list[dict[str, Any]], dict[str, dict[int, int]]]]:
+        """Rows of three views, and how far they are in their topics."""
+        urls = [{"url": url, "count": count} for url, count in self._counts.items()]
+        minute = datetime.now(UTC).replace(second=0, microsecond=0)
+        revenue = Decimal(self._orders) * 7
+        order = self._orders
+        names = ("Edsger", "Ada", "Grace")
+        return [
+            (urls, {"clicks": {0: self._clicks}}),
+            (
+                [{"minute": minute, "orders": order, "revenue": revenue}],
+                {"payments": {0: order - order % 5}},
+            ),
+            (
+                [{"order_id": order, "customer": names[order % 3], "total": Decimal(order % 90)}],
+                {"payments": {0: order}},
+            ),
+        ]
+
+    def progress(self) -> list[JobProgress]:
+        rows = self._clicks
         lag = rows % 40
         common: dict[str, Any] = {"state": "running", "generation": 1, "batch": rows // 50}
         return [
@@ -195,7 +227,7 @@ class HandMadeView:
         self._writer = app.views.store(name).writer(1)
         self._epoch = self._writer.claim(name, schema)
         self._name, self._batch = name, 0
-        self.write([], {})
+        self.write([], {"clicks": {0: 0}})
         self._writer.serve()
 
     def write(self, rows: Sequence[dict[str, Any]], positions: dict[str, dict[int, int]]) -> None:
@@ -204,7 +236,7 @@ class HandMadeView:
             epoch=self._epoch,
             query="q",
             batch=self._batch,
-            positions=positions or {"clicks": {0: 0}},
+            positions=positions,
         )
         self._writer.write(
             receipt, pa.Table.from_pylist(list(rows), nullable_arrow_schema(self.schema))
@@ -223,6 +255,8 @@ def shop_in_motion(folder: Path, *, captures: bool) -> Iterator[Shop]:
         with contextlib.ExitStack() as open_things:
             open_things.callback(shop.close)
             app = open_things.enter_context(_app_of(shop))
+            for declared in app.catalog.inputs.values():
+                make_declared_topic(app.client_config, declared)
             shop.click(0)
             shop.order()
             shop.flush()
@@ -269,21 +303,18 @@ def _move(shop: Shop, app: App, stopping: threading.Event) -> None:
     files = StatusFiles(shop.data / "jobs", system_clock)
     for job in app.catalog.jobs:
         (shop.data / "jobs" / job).mkdir(parents=True, exist_ok=True)
-    clicks = HandMadeView(app, "clicks_per_url", URLS)
-    revenue = HandMadeView(app, "revenue_per_minute", REVENUE)
-    number = 0
-    while not stopping.is_set():
-        for _ in range(20 + number // 100 % 20):
-            number += 1
-            shop.click(number)
-        shop.order()
-        shop.flush()
-        files.look(shop.progress(number))
-        rows = [{"url": url, "count": count} for url, count in shop._counts.items()]
-        clicks.write(rows, {"clicks": {0: number // 4}})
-        minute = datetime.now(UTC).replace(second=0, microsecond=0)
-        total = Decimal(number) / 10
-        revenue.write([{"minute": minute, "orders": shop._orders, "revenue": total}], {})
-        stopping.wait(0.25)
-    clicks.close()
-    revenue.close()
+    with contextlib.ExitStack() as views:
+        kept = [
+            views.enter_context(contextlib.closing(HandMadeView(app, name, schema)))
+            for name, schema in (
+                ("clicks_per_url", URLS),
+                ("revenue_per_minute", REVENUE),
+                ("enriched_orders", ENRICHED),
+            )
+        ]
+        while not stopping.is_set():
+            shop.move()
+            files.look(shop.progress())
+            for view, written in zip(kept, shop.written(), strict=True):
+                view.write(*written)
+            stopping.wait(ROUND_SECONDS)

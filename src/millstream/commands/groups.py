@@ -100,6 +100,8 @@ def list_groups(brokers: Brokers = None, json: Json = False) -> None:
     """List groups with their protocol, members and lag.
 
     The lag of a partition that a group never committed is not known, and is not added.
+
+    Example: millstream groups list
     """
     cluster = open_cluster(brokers)
     groups = all_groups(cluster)
@@ -181,6 +183,8 @@ def describe(groups: GroupNames, brokers: Brokers = None, json: Json = False) ->
 
     HEADROOM counts the records that retention can still delete before it reaches the group.
     "Loses data in 3h" is the soonest moment: retention deletes whole segments, so it may be later.
+
+    Example: millstream groups describe readers
     """
     cluster = open_cluster(brokers)
     described = []
@@ -387,6 +391,8 @@ def reset(
     """Move a group to another place. It must have no live members.
 
     Shows the plan first: where each partition goes, and what is read again or skipped.
+
+    Example: millstream groups reset readers --topic clicks --to earliest --dry-run
     """
     place = parse_position(
         to,
@@ -491,7 +497,10 @@ def effect(old: int | None, new: int, available: OffsetRange) -> str:
 def delete(
     groups: GroupNames, yes: Yes = False, brokers: Brokers = None, json: Json = False
 ) -> None:
-    """Forget groups and where they were. They must have no live members."""
+    """Forget groups and where they were. They must have no live members.
+
+    Example: millstream groups delete readers --yes
+    """
     cluster = open_cluster(brokers)
     for group in require_groups(cluster, groups):
         _require_idle(group, doing="delete")

@@ -17,6 +17,8 @@ from millstream.web.row_json import as_text, from_segment, to_plain
 from millstream.web.view_requests import ROWS_PARAMETERS, Freshness, Question
 
 OPERATORS = ("=", "!=", "<", "<=", ">", ">=", "starts with")
+# Types whose values stand right, as numbers do.
+NUMBERS = ("TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL")
 STREAMS_SHOWN = 100
 EVENTS_SHOWN = 200
 
@@ -49,7 +51,7 @@ def capture(visit: Visit) -> dict[str, Any]:
 
 def jobs(visit: Visit) -> dict[str, Any]:
     found = visit.source.declared.jobs()
-    return {"jobs": found, "figures": {one.name: job_figures(one, visit.watch) for one in found}}
+    return {"jobs": found, "figures": {one.node: job_figures(one, visit.watch) for one in found}}
 
 
 def job(visit: Visit) -> dict[str, Any]:
@@ -87,6 +89,7 @@ def view(visit: Visit) -> dict[str, Any]:
         "name": name,
         "place": visit.source.declared.view_place(name),
         "columns": list(found.schema),
+        "numbers": {one.name for one in found.schema if str(one.type).startswith(NUMBERS)},
         "key": found.key,
         "operators": OPERATORS,
         "asked": {part: visit.text(part) for part in ("column", "operator", "value")},

@@ -178,6 +178,10 @@ class JobSeen:
     status: JobStatus | None = None
     is_stale: bool = False
 
+    @property
+    def node(self) -> Node:
+        return Node("job", self.name)
+
 
 # --- aggregates ---------------------------------------------------------------------------------
 

@@ -10,13 +10,15 @@ from datetime import UTC, datetime
 from millstream.base.quantity import SECOND_MS, format_duration_roughly
 
 UNKNOWN = "–"
-THOUSANDS = ((10**9, "G"), (10**6, "M"), (10**3, "k"))
+THOUSANDS = ((10**3, "k"), (10**6, "M"), (10**9, "G"))
 SIZES = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 # Below this all digits are shown: they fit, and 9,950 tells more than 9.95k.
 EXACT_BELOW = 10_000
 # Points of a curve: more than it has pixels help nobody.
 CURVE_POINTS_MAX = 120
 CURVE_MARGIN = 1.5
+# The first samples would be a curve of a few seconds, as wide as one of minutes.
+CURVE_POINTS_MIN = 30
 
 
 def count(number: int | float | None) -> str:
@@ -28,15 +30,17 @@ def short(number: int | float | None) -> str:
     """Three digits or so: 812, 9,950, 12.4k, 3.1M."""
     if number is None:
         return UNKNOWN
+    if abs(number) < EXACT_BELOW:
+        return f"{number:,.0f}"
     for factor, unit in THOUSANDS:
-        if abs(number) >= max(factor, EXACT_BELOW):
-            return f"{number / factor:.3g}{unit}" if number < 999.5 * factor else _wide(number)
-    return f"{number:,.0f}"
+        if abs(number) < 999.5 * factor:
+            return f"{number / factor:.3g}{unit}"
+    factor, unit = THOUSANDS[-1]
+    return f"{number / factor:,.0f}{unit}"
 
 
-def _wide(number: float) -> str:
-    factor, unit = next(one for one in reversed(THOUSANDS) if number < 999.5 * one[0])
-    return f"{number / factor:.3g}{unit}"
+def counted(number: int | None, noun: str) -> str:
+    return f"{count(number)} {noun}{'' if number == 1 else 's'}"
 
 
 def rate(per_second: float | None) -> str:
@@ -112,7 +116,8 @@ class Curve:
 
 def curve(values: Sequence[float | None], *, width: int, height: int) -> Curve:
     """From 0 to the highest value. Where nothing is known, the line has a gap."""
-    points = thinned(values, CURVE_POINTS_MAX)
+    missing = max(0, CURVE_POINTS_MIN - len(values))
+    points = thinned([*[None] * missing, *values], CURVE_POINTS_MAX)
     known = [value for value in points if value is not None]
     if len(known) < 2:
         return Curve(width=width, height=height, last=known[-1] if known else None)

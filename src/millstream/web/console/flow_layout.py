@@ -1,7 +1,8 @@
 """Where the nodes of a flow are drawn: columns from left to right, each after all that feeds it.
 
 A layered picture in the manner of Sugiyama: the longest way to a node is its column; within a
-column nodes stand near those they are joined to, so that few lines cross. Pure.
+column nodes stand near those they are joined to, so that few lines cross. Topics that nothing
+feeds stand with those that captures do: what comes in is one column. Pure.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,9 +10,10 @@ from dataclasses import dataclass
 
 from millstream.web.console.facts import Flow, Node
 
-BOX_WIDTH, BOX_HEIGHT = 176, 58
-COLUMN_GAP, ROW_GAP = 64, 16
+BOX_WIDTH, BOX_HEIGHT = 170, 58
+COLUMN_GAP, ROW_GAP = 42, 14
 MARGIN = 4
+SOURCES = ("capture", "aggregate")
 SWEEPS = 6
 # Of more, a picture tells less than a list.
 NODES_MAX = 80
@@ -69,15 +71,14 @@ def _columns(flow: Flow) -> list[list[Node]]:
 
 
 def _depths(flow: Flow) -> dict[Node, int]:
-    """The longest way to each node; what feeds nothing earlier stands just before what it feeds."""
+    """The longest way to each node."""
     before = _neighbours([(b, a) for a, b in flow.edges])
-    after = _neighbours(flow.edges)
-    depths: dict[Node, int] = {}
+    is_fed = any(node.kind in SOURCES for node in flow.nodes)
+    depths = {
+        node: 1 for node in flow.nodes if is_fed and node.kind == "topic" and not before.get(node)
+    }
     for node in flow.nodes:
         _depth(node, before, depths, on_way=frozenset())
-    for node in flow.nodes:
-        if not before.get(node) and after.get(node):
-            depths[node] = max(0, min(depths[one] for one in after[node]) - 1)
     return depths
 
 

@@ -43,7 +43,7 @@ def load(visit: Visit) -> dict[str, Any]:
     captures = _if_reached(declared.captures) or ()
     figures = {node: _figures(node, watch) for node in flow.nodes}
     figures |= {Node("capture", one.name): capture_figures(one, watch) for one in captures}
-    figures |= {Node("job", one.name): job_figures(one, watch) for one in jobs}
+    figures |= {one.node: job_figures(one, watch) for one in jobs}
     return {
         "flow": flow,
         "figures": figures,
@@ -113,7 +113,7 @@ def view_figures(name: str, watch: Watch) -> Figures:
         return Figures(figure="–", note="not there yet", health="idle" if found is None else "warn")
     note = "current" if found.lag == 0 else f"{short(found.lag)} behind"
     return Figures(
-        figure=f"{short(found.rows)} rows",
+        figure=f"{short(found.rows)} {'row' if found.rows == 1 else 'rows'}",
         note=note if found.lag is not None else "in another topic's time",
         curve=small(watch.series("view", name).gauge()),
     )
@@ -143,6 +143,8 @@ def job_figures(job: JobSeen, watch: Watch) -> Figures:
         return Figures(figure="–", note="nobody runs it", health="bad")
     progress, series = status.progress, watch.series("job", job.name)
     per_second = series.rate()
+    if progress.state == "failed":
+        return Figures(figure="–", note="failed", health="bad", curve=small(series.rates()))
     lag = progress.lag_total
     return Figures(
         figure=rate(per_second),

@@ -24,6 +24,18 @@ STATIC: Final = {
     "console.js": "text/javascript; charset=utf-8",
     "icon.svg": "image/svg+xml",
 }
+FIGURES: Final = (
+    "ago",
+    "clock",
+    "count",
+    "counted",
+    "curve",
+    "duration",
+    "iso",
+    "rate",
+    "short",
+    "size",
+)
 PATHS: Final = {
     "capture": "captures",
     "topic": "topics",
@@ -67,7 +79,18 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    names = ("count", "short", "rate", "size", "duration", "ago", "clock", "iso", "curve")
+    names = (
+        "count",
+        "counted",
+        "short",
+        "rate",
+        "size",
+        "duration",
+        "ago",
+        "clock",
+        "iso",
+        "curve",
+    )
     environment.globals |= {name: getattr(figures, name) for name in names}
     environment.globals |= {
         "asset": _asset,
