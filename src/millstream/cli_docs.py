@@ -9,7 +9,7 @@ from typing import Any
 import typer
 
 from millstream.cli import EXIT_CODE_MEANINGS, app
-from millstream.commands.plain_help import argument_usage
+from millstream.commands.plain_help import argument_usage, example_in
 
 INTRODUCTION = """\
 # The `millstream` command
@@ -52,7 +52,9 @@ def to_markdown() -> str:
 def _command_to_markdown(path: tuple[str, ...], command: Any) -> str:
     arguments = [one for one in command.params if one.param_type_name == "argument"]
     usage = " ".join([*path, *map(argument_usage, arguments), "[OPTIONS]"])
-    lines = [f"## {' '.join(path)}", "", "```", usage, "```", "", str(command.help), ""]
+    text, example = example_in(str(command.help))
+    lines = [f"## {' '.join(path)}", "", "```", usage, "```", "", text, ""]
+    lines += ["```console", f"$ {example}", "```", ""] if example else []
     lines += ["| Option | Meaning |", "| --- | --- |"]
     lines += [f"| {_option_names(one)} | {_option_help(one)} |" for one in options_of(command)]
     return "\n".join(lines) + "\n"

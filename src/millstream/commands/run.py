@@ -69,6 +69,8 @@ def run(
 
     Ends with 1 if a job failed; the others go on until then. Spark runs in this process, or where
     MILLSTREAM_SPARK says.
+
+    Example: millstream run shop.py --only clicks_a_minute --once
     """
     from millstream.commands.app_file import load_app
 

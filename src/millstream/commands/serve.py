@@ -36,6 +36,8 @@ def serve(
 
     Rows can be published, views read, their changes listened to: docs/guides/http_api.md. Its
     limits are settings: docs/settings.md.
+
+    Example: millstream serve shop.py --listen 127.0.0.1:8000
     """
     terms = http_terms("serve", listen=listen, token_file=token_file)
     from millstream.commands.app_file import load_app
