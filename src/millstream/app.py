@@ -73,6 +73,8 @@ LOG_CRITICAL = 2
 
 # Set while `millstream run` loads an application: its own app.run() waits for the command's.
 is_loading: ContextVar[bool] = ContextVar("is_loading", default=False)
+# Where an embedded broker listens; `millstream up` wants it where clients look for it.
+broker_address: ContextVar[tuple[str, int]] = ContextVar("broker_address", default=("127.0.0.1", 0))
 
 
 class Topic:
@@ -103,6 +105,7 @@ class App(Closing):
         self.name = app_name(name)
         self.data = Path(f"{name}.millstream" if data is None else data)
         self._brokers = brokers
+        self._broker_address = broker_address.get()
         self._broker: Broker | None = None
         self._queues: dict[str, tuple[Queue, dict[str, Any]]] = {}
         self._lock = threading.RLock()
@@ -135,6 +138,11 @@ class App(Closing):
         return str(self.client_config["bootstrap.servers"])
 
     @property
+    def broker(self) -> Broker | None:
+        """The embedded broker, if it was started."""
+        return self._broker
+
+    @property
     def client_config(self) -> Mapping[str, Any]:
         """What a librdkafka client needs to reach this application's broker."""
         options = {"brokers": self._brokers}
@@ -150,7 +158,8 @@ class App(Closing):
     def _started(self) -> Broker:
         with self._lock:
             if self._broker is None:
-                broker = Broker(self.data)
+                host, port = self._broker_address
+                broker = Broker(self.data, port, host=host)
                 try:
                     self._broker = broker.start()
                 except BrokerDidNotStart as error:

@@ -64,6 +64,12 @@ class CaptureProcesses:
             one.start()
 
     @property
+    def pids(self) -> dict[str, int]:
+        """The process of each capture that has one now."""
+        found = {name: one.pid for name, one in self._running.items()}
+        return {name: pid for name, pid in found.items() if pid is not None}
+
+    @property
     def is_over(self) -> bool:
         return not any(one.is_alive for one in self._running.values())
 
@@ -110,6 +116,12 @@ class RunningCapture:
     @property
     def is_alive(self) -> bool:
         return self._thread.is_alive()
+
+    @property
+    def pid(self) -> int | None:
+        with self._lock:
+            child = self._child
+        return None if child is None or child.poll() is not None else child.pid
 
     def start(self) -> None:
         self._thread.start()

@@ -230,6 +230,11 @@ class Captures:
         """Whether `stop` was called while they ran."""
         return self._processes is not None and self._processes.is_stopping
 
+    @property
+    def pids(self) -> dict[str, int]:
+        """The process of each capture that runs now."""
+        return {} if self._processes is None else self._processes.pids
+
     def stop(self) -> None:
         self._stopping.set()
         if self._processes is not None:

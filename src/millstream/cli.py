@@ -21,6 +21,8 @@ from millstream.commands import (
     capture,
     certs,
     consume,
+    demo,
+    doctor,
     groups,
     late,
     produce,
@@ -29,6 +31,7 @@ from millstream.commands import (
     serve,
     state,
     topics,
+    up,
     users,
     views,
 )
@@ -133,6 +136,9 @@ def millstream(
         say(f"millstream: {line}")
 
 
+app.add_typer(demo.app, name="demo")
+app.command("up", cls=PlainCommand)(up.up)
+app.command("doctor", cls=PlainCommand)(doctor.doctor)
 app.command("broker")(broker.command)
 app.command("run", cls=PlainCommand)(run.run)
 app.command("serve", cls=PlainCommand)(serve.serve)

@@ -9,7 +9,7 @@ from typing import Any
 import typer
 
 from millstream.cli import EXIT_CODE_MEANINGS, app
-from millstream.commands.plain_help import argument_usage
+from millstream.commands.plain_help import argument_usage, example_in
 
 INTRODUCTION = """\
 # The `millstream` command
@@ -30,6 +30,8 @@ def walk(command: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...],
     if not subcommands:
         yield path, command
         return
+    if command.invoke_without_command:
+        yield path, command
     for name, subcommand in subcommands.items():
         yield from walk(subcommand, (*path, name))
 
@@ -50,7 +52,9 @@ def to_markdown() -> str:
 def _command_to_markdown(path: tuple[str, ...], command: Any) -> str:
     arguments = [one for one in command.params if one.param_type_name == "argument"]
     usage = " ".join([*path, *map(argument_usage, arguments), "[OPTIONS]"])
-    lines = [f"## {' '.join(path)}", "", "```", usage, "```", "", str(command.help), ""]
+    text, example = example_in(str(command.help))
+    lines = [f"## {' '.join(path)}", "", "```", usage, "```", "", text, ""]
+    lines += ["```console", f"$ {example}", "```", ""] if example else []
     lines += ["| Option | Meaning |", "| --- | --- |"]
     lines += [f"| {_option_names(one)} | {_option_help(one)} |" for one in options_of(command)]
     return "\n".join(lines) + "\n"

@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from millstream.base.clock import system_clock
 from millstream.base.declared import DeclaredTable
 from millstream.base.errors import Rejected
 from millstream.base.ports import Positions
@@ -19,6 +20,7 @@ from millstream.declared_views import DeclaredViews
 from millstream.processing.jobs.catalog import Catalog
 from millstream.processing.jobs.checkpoints import JobDirectory, NothingBefore
 from millstream.processing.jobs.job import Job, ToFunction, ToTopic, ToView
+from millstream.processing.jobs.job_status import JobStatus, StatusFiles, read_status
 from millstream.publishing import make_declared_topic
 from millstream.schemas.registration import settle_reader, settle_writer
 from millstream.schemas.schema_topic import SchemaTopic
@@ -126,11 +128,13 @@ class Jobs:
         repeat_side_effects: bool = False,
         verify: float | None = None,
         look: "Callable[[list[JobProgress]], None] | None" = None,
+        one_by_one: bool = False,
     ) -> "list[JobProgress]":
         """Run the jobs until they are done (`once`) or stopped; raises for those that failed.
 
         `verify`: how many percent of the keys of a rebuilt view are compared with a recomputation
-        before it is served; of runs over what is there.
+        before it is served; of runs over what is there. `one_by_one`: each starts when the one
+        before has done its first batch, so that the first is there soon.
         """
         chosen, anew = self._chosen(only), {self._catalog.job(name).name for name in rebuild}
         if left_out := anew - {job.name for job in chosen}:
@@ -141,10 +145,27 @@ class Jobs:
         supervisor = self._supervise(chosen, once=once, rebuild=anew, verify=verify)
         if self._stopping.is_set():  # while Spark started
             supervisor.stop()
-        supervisor.run(look=look)
+        supervisor.run(look=self._told_to_others(look))
         if supervisor.failures:
             raise JobsFailed(failures=supervisor.failures)
         return supervisor.progress
+
+    def _told_to_others(
+        self, look: "Callable[[list[JobProgress]], None] | None"
+    ) -> "Callable[[list[JobProgress]], None]":
+        """Also keeps the files that other processes see the jobs by."""
+        files = StatusFiles(self._data.absolute() / JOBS_DIRECTORY, system_clock)
+
+        def look_and_tell(progress: "list[JobProgress]") -> None:
+            files.look(progress)
+            if look is not None:
+                look(progress)
+
+        return look_and_tell
+
+    def status(self, job: str) -> JobStatus | None:
+        """How a job gets on, in whichever process of this machine it runs; None: it never did."""
+        return read_status(self._data.absolute() / JOBS_DIRECTORY, job)
 
     def _supervise(
         self, jobs: list[Job], *, once: bool, rebuild: set[str], verify: float | None
@@ -262,6 +283,11 @@ class Jobs:
     def progress(self) -> "list[JobProgress]":
         """How the jobs get on; of none if they do not run."""
         return self._supervisor.progress if self._supervisor else []
+
+    @property
+    def was_stopped(self) -> bool:
+        """Whether the last run was told to end, by `stop` or a signal, and did not by itself."""
+        return self._supervisor is not None and self._supervisor.was_stopped
 
     def stop(self) -> None:
         self._stopping.set()

@@ -24,6 +24,7 @@ LAYERS = [
     | {"publishing", "running"},
     {"captures", "embedded", "jobs"},
     {"app"},
+    {"demo", "doctor"},
     {"commands"},
     {"cli", "testing", "__init__"},
     {"cli_docs", "__main__"},

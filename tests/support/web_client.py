@@ -9,6 +9,7 @@ from urllib.parse import urlencode
 
 import httpx
 
+from millstream.web.console.ports import Source
 from millstream.web.guard import Admission
 from millstream.web.limits import Limits
 from millstream.web.service import make_service
@@ -27,13 +28,16 @@ class WebClient:
         *,
         limits: Limits | None = None,
         admission: Admission | None = None,
+        console: Source | None = None,
     ) -> None:
         self.application = application
         self._runner = asyncio.Runner()
-        self.service = self._runner.run(self._made(limits, admission))
+        self.service = self._runner.run(self._made(limits, admission, console))
 
-    async def _made(self, limits: Limits | None, admission: Admission | None) -> Any:
-        return make_service(self.application, limits=limits, admission=admission)
+    async def _made(
+        self, limits: Limits | None, admission: Admission | None, console: Source | None
+    ) -> Any:
+        return make_service(self.application, limits=limits, admission=admission, console=console)
 
     def __enter__(self) -> Self:
         return self
@@ -44,6 +48,8 @@ class WebClient:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        if self.service.watch is not None:
+            self.service.watch.stop()
         self._runner.close()
 
     def get(self, path: str, headers: Any = None, **query: Any) -> httpx.Response:

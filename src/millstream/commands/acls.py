@@ -94,6 +94,8 @@ def add(
 
     A producer needs write on its topics; a consumer read on its topics and on its group. A rule
     that is there already is no error.
+
+    Example: millstream acls add --principal ada --operation read --topic clicks
     """
     resources = _resources(topic, group, transactional_id, cluster, is_prefix=prefix)
     if not resources:
@@ -139,7 +141,10 @@ def list_rules(
     brokers: Brokers = None,
     json: Json = False,
 ) -> None:
-    """List rules: all, or those that decide about a resource, also by a prefix or by *."""
+    """List rules: all, or those that decide about a resource, also by a prefix or by *.
+
+    Example: millstream acls list --topic clicks
+    """
     resources = _resources(topic, group, transactional_id, cluster, is_prefix=False)
     principals = [parse_principal(who) for who in principal]
     found = open_cluster(brokers).rules(resources, principals)
@@ -175,6 +180,8 @@ def remove(
 
     A resource is meant exactly as its rule names it: --topic orders does not touch the rules of
     `ord*` (--topic ord --prefix) or of all topics (--topic '*').
+
+    Example: millstream acls remove --principal ada --operation read --topic clicks --yes
     """
     if not (principal or operation or topic or group or transactional_id or cluster):
         raise BadUsage("say which rules: --principal, --operation, --topic, --group, ...")

@@ -56,6 +56,8 @@ def archive(
     Each run goes on where the last one ended, wherever that was interrupted. Full files are
     written; the rest waits for the next run, until it is a day old (or half the topic's
     retention), so that a run now and then is enough.
+
+    Example: millstream topics archive clicks --to ./archive --all
     """
     from millstream.commands.archiving import archive_topic, file_limits
 
@@ -85,6 +87,8 @@ def archived(
     """Show what an archive holds, and its gaps.
 
     Needs no broker.
+
+    Example: millstream topics archived clicks --at ./archive --verify
     """
     from millstream.commands.archiving import show_archived
 
@@ -127,6 +131,8 @@ def restore(
     delete old records at once. Order, keys, values, headers and times are as they were; where
     offsets cannot be, a header millstream.offset has the old one. Interrupted, the same command
     goes on where it was.
+
+    Example: millstream topics restore clicks --from ./archive --to-topic clicks-again
     """
     from millstream.commands.restoring import restore_topic
 

@@ -19,6 +19,8 @@ def broker(**options: str | None) -> None:
     """Run a broker until Ctrl-C.
 
     Every option can also be set in the environment or in millstream.toml: docs/settings.md.
+
+    Example: millstream broker --data ./data --listen 127.0.0.1:9092
     """
     settings = load(BrokerSettings, options=options)
     from millstream.broker.server import BrokerServer

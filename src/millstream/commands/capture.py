@@ -132,7 +132,10 @@ def add(
     ] = False,
     brokers: Brokers = None,
 ) -> None:
-    """Add a capture of a database, or more tables to one that is there."""
+    """Add a capture of a database, or more tables to one that is there.
+
+    Example: millstream capture add shop 'postgresql://mill:${SHOP_PASSWORD}@db/shop' --table orders
+    """
     if not table:
         raise BadUsage("name at least one table to capture: --table orders")
     control = _control(brokers)
@@ -182,7 +185,10 @@ def check(
     brokers: Brokers = None,
     json: Json = False,
 ) -> None:
-    """Say what a database lacks before it can be captured, and what mends it. Changes nothing."""
+    """Say what a database lacks before it can be captured, and what mends it. Changes nothing.
+
+    Example: millstream capture check 'postgresql://mill:${SHOP_PASSWORD}@db/shop' --table orders
+    """
     definition = _definition_of(place, table, mode, brokers)
     findings = _findings(definition)
     if json:
@@ -252,7 +258,10 @@ def _finding(one: "Finding") -> dict[str, Any]:
 
 @app.command("list", cls=PlainCommand)
 def list_captures(brokers: Brokers = None, json: Json = False) -> None:
-    """List the captures: how each is, and how far behind its database."""
+    """List the captures: how each is, and how far behind its database.
+
+    Example: millstream capture list
+    """
     found = _facts(_control(brokers).captures())
     if json:
         print_json(found)
@@ -266,7 +275,10 @@ def list_captures(brokers: Brokers = None, json: Json = False) -> None:
 
 @app.command("show", cls=PlainCommand)
 def show(name: Name, brokers: Brokers = None, json: Json = False) -> None:
-    """Show a capture: its tables, where it is in the database's log, what is wrong with it."""
+    """Show a capture: its tables, where it is in the database's log, what is wrong with it.
+
+    Example: millstream capture show shop --json
+    """
     from millstream.commands import capture_lines
 
     records = _control(brokers).capture(name)
@@ -295,14 +307,20 @@ def _facts(captures: "dict[str, CaptureRecords]") -> list[dict[str, Any]]:
 
 @app.command("pause", cls=PlainCommand)
 def pause(name: Name, brokers: Brokers = None) -> None:
-    """Pause a capture. The database keeps its log for it until it goes on."""
+    """Pause a capture. The database keeps its log for it until it goes on.
+
+    Example: millstream capture pause shop
+    """
     _control(brokers).pause(name)
     say(f"capture {name} pauses: the database keeps its log until `millstream capture resume`")
 
 
 @app.command("resume", cls=PlainCommand)
 def resume(name: Name, brokers: Brokers = None) -> None:
-    """Let a paused capture go on where it was."""
+    """Let a paused capture go on where it was.
+
+    Example: millstream capture resume shop
+    """
     _control(brokers).resume(name)
     say(f"capture {name} goes on")
 
@@ -320,7 +338,10 @@ def reload(
     brokers: Brokers = None,
     yes: Yes = False,
 ) -> None:
-    """Load a table anew, while changes go on: rows that are gone from it are deleted."""
+    """Load a table anew, while changes go on: rows that are gone from it are deleted.
+
+    Example: millstream capture reload shop orders --yes
+    """
     control = _control(brokers)
     if table is None:
         control.capture(name)
@@ -331,7 +352,10 @@ def reload(
 
 @app.command("drop", cls=PlainCommand)
 def drop(name: Name, brokers: Brokers = None, yes: Yes = False) -> None:
-    """Drop a capture, and what it made in the database. The topics of its tables stay."""
+    """Drop a capture, and what it made in the database. The topics of its tables stay.
+
+    Example: millstream capture drop shop --yes
+    """
     control = _control(brokers)
     control.capture(name)
     confirm(f"Drop capture {name}?", yes=yes)
@@ -376,6 +400,8 @@ def run(
     """Run captures until Ctrl-C, each in a process of its own.
 
     One that fails for good does not stop the others; then the command ends with 1, and says why.
+
+    Example: millstream capture run shop --once
     """
     control = _control(brokers)
     chosen = {name: control.capture(name) for name in names} if names else control.captures()

@@ -32,6 +32,8 @@ def certs(
     An authority (ca.pem), and certificates for a broker (server.pem) and clients. For tests and a
     first try: the authority's key has no password. Nothing is overwritten; with an authority that
     is there already, more certificates are made of it.
+
+    Example: millstream certs ./certs --host broker.example.org --client ada
     """
     from millstream.broker.security.certificates import write_test_certificates
 

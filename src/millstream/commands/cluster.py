@@ -115,6 +115,10 @@ class Cluster:
     def topic_names(self) -> list[str]:
         return sorted(self._metadata())
 
+    def partition_counts(self) -> dict[str, int]:
+        """How many each topic has, of all that the caller may see."""
+        return {name: len(layout) for name, layout in self._metadata().items()}
+
     def require_topics(self, topics: Iterable[str], *, creatable: bool = False) -> dict[str, int]:
         """How many partitions each has; TopicNotFound for the first that is missing."""
         metadata = self._metadata()
@@ -293,6 +297,11 @@ class Cluster:
         return {
             part: OffsetRange(start=starts[part].offset, end=ends[part].offset) for part in wanted
         }
+
+    def ends(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
+        latest = admin_api().OffsetSpec.latest()
+        found = self._offsets(dict.fromkeys(partitions, latest))
+        return {part: info.offset for part, info in found.items()}
 
     def offsets_at_time(
         self, partitions: Iterable[Partition], *, time_ms: int

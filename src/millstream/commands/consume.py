@@ -136,6 +136,8 @@ def consume(
     """Print records, oldest first in each partition.
 
     Follows until Ctrl-C, unless --until or --max says where to stop.
+
+    Example: millstream consume clicks --from earliest --until latest --json
     """
     now_ms = time.time_ns() // 1_000_000
     write = to_json_line if json else line_writer(format)

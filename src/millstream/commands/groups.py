@@ -100,13 +100,15 @@ def list_groups(brokers: Brokers = None, json: Json = False) -> None:
     """List groups with their protocol, members and lag.
 
     The lag of a partition that a group never committed is not known, and is not added.
+
+    Example: millstream groups list
     """
     cluster = open_cluster(brokers)
     groups = all_groups(cluster)
     places = {
         name: {} if group.is_hidden else places_of(cluster, group) for name, group in groups.items()
     }
-    topics = {name: _topics_of(group, places[name]) for name, group in groups.items()}
+    topics = {name: topics_of(group, places[name]) for name, group in groups.items()}
     existing = set(cluster.topic_names())
     wanted = cluster.partitions_of(sorted(set().union(*topics.values()) & existing))
     offsets = cluster.available(wanted)
@@ -138,7 +140,7 @@ def _list_row(group: Group, topics: set[str], lag: LagSum | None) -> list[object
     return [group.id, group.state, group.protocol, *seen]
 
 
-def _topics_of(group: Group, committed: Iterable[Partition]) -> set[str]:
+def topics_of(group: Group, committed: Iterable[Partition]) -> set[str]:
     """Those that the group committed or is assigned."""
     assigned = {part.topic for parts in group.members.values() for part in parts}
     return assigned | {part.topic for part in committed}
@@ -181,6 +183,8 @@ def describe(groups: GroupNames, brokers: Brokers = None, json: Json = False) ->
 
     HEADROOM counts the records that retention can still delete before it reaches the group.
     "Loses data in 3h" is the soonest moment: retention deletes whole segments, so it may be later.
+
+    Example: millstream groups describe readers
     """
     cluster = open_cluster(brokers)
     described = []
@@ -208,7 +212,7 @@ def partition_lags(cluster: Cluster, group: Group) -> list[PartitionLag]:
     """One for each partition of the topics that the group committed or is assigned, in order."""
     places = places_of(cluster, group)
     owners = {part: member for member, parts in group.members.items() for part in parts}
-    topics = _topics_of(group, places)
+    topics = topics_of(group, places)
     wanted = cluster.partitions_of(sorted(topics & set(cluster.topic_names())))
     offsets = cluster.available(wanted)
     retentions = cluster.visible_retentions(sorted({part.topic for part in wanted}))
@@ -387,6 +391,8 @@ def reset(
     """Move a group to another place. It must have no live members.
 
     Shows the plan first: where each partition goes, and what is read again or skipped.
+
+    Example: millstream groups reset readers --topic clicks --to earliest --dry-run
     """
     place = parse_position(
         to,
@@ -491,7 +497,10 @@ def effect(old: int | None, new: int, available: OffsetRange) -> str:
 def delete(
     groups: GroupNames, yes: Yes = False, brokers: Brokers = None, json: Json = False
 ) -> None:
-    """Forget groups and where they were. They must have no live members."""
+    """Forget groups and where they were. They must have no live members.
+
+    Example: millstream groups delete readers --yes
+    """
     cluster = open_cluster(brokers)
     for group in require_groups(cluster, groups):
         _require_idle(group, doing="delete")

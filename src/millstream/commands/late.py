@@ -37,7 +37,10 @@ def _client() -> dict[str, str]:
 
 @app.command("list", cls=PlainCommand)
 def list_late(brokers: Brokers = None, json: Json = False) -> None:
-    """List how many events were late, by job and source."""
+    """List how many events were late, by job and source.
+
+    Example: millstream late list
+    """
     from millstream.processing.reading.late_events import COUNTS_PREFIX, count_late
 
     cluster = open_cluster(brokers)
@@ -67,7 +70,10 @@ def show(
     brokers: Brokers = None,
     json: Json = False,
 ) -> None:
-    """Show the late events of a topic that are in quarantine."""
+    """Show the late events of a topic that are in quarantine.
+
+    Example: millstream late show clicks --json
+    """
     events = [one for one in _events(topic, brokers) if reinjected or one.reinjected_ms is None]
     if json:
         print_json([_to_json(one) for one in events])
@@ -127,6 +133,8 @@ def reinject(
     """Put late events back into their topic: each once, however often this is repeated.
 
     A job judges them again: those that its watermark has passed are late again.
+
+    Example: millstream late reinject clicks --all --yes
     """
     from millstream.processing.reading.quarantine import chosen
     from millstream.processing.reading.reinjection import reinject as put_back

@@ -156,6 +156,8 @@ def produce(
     """Send lines, arguments or JSON as records.
 
     Ends with exit code 1 if any record was not delivered, and says which and why.
+
+    Example: printf 'ada:/home\\n' | millstream produce clicks --key-separator :
     """
     reader = LineReader(
         key=None if key is None else key.encode(),

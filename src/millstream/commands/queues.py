@@ -68,7 +68,10 @@ def _open(name: str, config: dict[str, Any]) -> "Queue":
 
 @app.command("list", cls=PlainCommand)
 def list_queues(brokers: Brokers = None, json: Json = False) -> None:
-    """List queues with their workers and what waits in them."""
+    """List queues with their workers and what waits in them.
+
+    Example: millstream queues list
+    """
     from millstream.queues.inspection import queue_names, see_queue
 
     access = _access(_config(brokers))
@@ -86,7 +89,10 @@ def list_queues(brokers: Brokers = None, json: Json = False) -> None:
 
 @app.command(cls=PlainCommand)
 def show(queue: QueueName, brokers: Brokers = None, json: Json = False) -> None:
-    """Show a queue: its workers, what waits in each partition, and its dead letters."""
+    """Show a queue: its workers, what waits in each partition, and its dead letters.
+
+    Example: millstream queues show mails
+    """
     config = _config(brokers)
     seen = _require(config, queue)
     letters = _dead(queue, config)
@@ -147,7 +153,10 @@ def put(
     brokers: Brokers = None,
     json: Json = False,
 ) -> None:
-    """Put jobs into a queue; a queue that does not exist is made."""
+    """Put jobs into a queue; a queue that does not exist is made.
+
+    Example: millstream queues put mails '{"to": "ada@example.org"}'
+    """
     from millstream.queues.queue import Queue
     from millstream.queues.values import value_from_bytes
 
@@ -173,7 +182,10 @@ def dead(
     brokers: Brokers = None,
     json: Json = False,
 ) -> None:
-    """List a queue's dead letters: jobs that were rejected, or failed too often."""
+    """List a queue's dead letters: jobs that were rejected, or failed too often.
+
+    Example: millstream queues dead mails --json
+    """
     letters = _dead(queue, _config(brokers), redriven=redriven)
     if json:
         print_json([_letter_to_json(one) for one in letters])
@@ -241,7 +253,10 @@ def redrive(
     brokers: Brokers = None,
     json: Json = False,
 ) -> None:
-    """Put dead letters back into their queue: each once, however often this is repeated."""
+    """Put dead letters back into their queue: each once, however often this is repeated.
+
+    Example: millstream queues redrive mails --all --yes
+    """
     if bool(letter) == everything:
         raise BadUsage("redrive: say which letters, with --id ID or --all")
     config = _config(brokers)

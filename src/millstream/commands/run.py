@@ -1,5 +1,7 @@
 """`millstream run`: run the captures and jobs of an application, or say what a run would do."""
 
+import contextlib
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -67,6 +69,8 @@ def run(
 
     Ends with 1 if a job failed; the others go on until then. Spark runs in this process, or where
     MILLSTREAM_SPARK says.
+
+    Example: millstream run shop.py --only clicks_a_minute --once
     """
     from millstream.commands.app_file import load_app
 
@@ -101,25 +105,28 @@ def _run(
     if not app.catalog.jobs and app.captures.declared:
         app.run(once=once)
         return
-    end_metrics = _serve(app, listen)
-    try:
-        with app.captures.running(once=once), shown_jobs(as_json=json) as look:
-            done = app.jobs.run(
-                once=once,
-                only=only,
-                rebuild=rebuild,
-                repeat_side_effects=repeat_side_effects,
-                look=look,
-            )
-    finally:
-        end_metrics()
+    with (
+        metrics_served(app, listen),
+        app.captures.running(once=once),
+        shown_jobs(as_json=json) as look,
+    ):
+        done = app.jobs.run(
+            once=once,
+            only=only,
+            rebuild=rebuild,
+            repeat_side_effects=repeat_side_effects,
+            look=look,
+        )
     if not json:
         say(f"{counted(len(done), 'job')} {'done' if once else 'stopped'}")
 
 
-def _serve(app: "App", listen: str | None) -> Any:
+@contextlib.contextmanager
+def metrics_served(app: "App", listen: str | None) -> Iterator[None]:
+    """The jobs' progress for Prometheus while this is open, if it is wanted."""
     if listen is None:
-        return lambda: None
+        yield
+        return
     from millstream.processing.jobs.job_metrics import serve_metrics
 
     try:
@@ -129,7 +136,10 @@ def _serve(app: "App", listen: str | None) -> Any:
         raise BadOption(option="--metrics-listen", value=listen, allowed=allowed) from None
     url, end = serve_metrics(address.host, address.port, app.progress)
     say(f"metrics on {url}")
-    return end
+    try:
+        yield
+    finally:
+        end()
 
 
 # --- --check ----------------------------------------------------------------------------------

@@ -83,7 +83,10 @@ def show(
     data: Data = None,
     json: Json = False,
 ) -> None:
-    """Show what a job keeps: its operators, how many keys, and the first rows."""
+    """Show what a job keeps: its operators, how many keys, and the first rows.
+
+    Example: millstream state show clicks_a_minute --data shop.millstream
+    """
     directory = _job_directory(data_directory(data), job)
     contents = _contents(directory, limit)
     if json:
@@ -134,7 +137,10 @@ def _to_json(content: "StoreContent") -> dict[str, object]:
 
 @app.command(cls=PlainCommand)
 def copy(job: Job, to: Copy, data: Data = None) -> None:
-    """Copy a job's checkpoint and view, all of one moment, into a new directory."""
+    """Copy a job's checkpoint and view, all of one moment, into a new directory.
+
+    Example: millstream state copy clicks_a_minute ./copy --data shop.millstream
+    """
     from millstream.processing.state.checkpoint_copy import copy_job
     from millstream.views.stores.sqlite.copy import copy_view
 
@@ -158,7 +164,10 @@ def copy(job: Job, to: Copy, data: Data = None) -> None:
 
 @app.command(cls=PlainCommand)
 def restore(job: Job, source: Copy, data: Data = None, yes: Yes = False) -> None:
-    """Put a copy in the place of what a job has; the job goes on from there."""
+    """Put a copy in the place of what a job has; the job goes on from there.
+
+    Example: millstream state restore clicks_a_minute ./copy --data shop.millstream
+    """
     from millstream.processing.state.checkpoint_copy import VIEW, read_copy, restore_job
     from millstream.views.stores.sqlite.copy import restore_view
 
@@ -187,7 +196,10 @@ def move(
     count: Annotated[int, typer.Argument(metavar="N", min=1, help="How many partitions.")],
     data: Data = None,
 ) -> None:
-    """Spread a job's state over another number of partitions; the job goes on with them."""
+    """Spread a job's state over another number of partitions; the job goes on with them.
+
+    Example: millstream state repartition clicks_a_minute 8 --data shop.millstream
+    """
     from millstream.processing.state.state_view import repartition
 
     directory = _job_directory(data_directory(data), job)

@@ -37,6 +37,8 @@ def list_topics(
 
     Records are counted as the offsets from the first to the last: compaction and transactions
     leave gaps, so that fewer may be there.
+
+    Example: millstream topics list --json
     """
     cluster = open_cluster(brokers)
     names = [name for name in cluster.topic_names() if internal or not name.startswith("__")]
@@ -73,7 +75,10 @@ def create(
     brokers: Brokers = None,
     json: Json = False,
 ) -> None:
-    """Create topics."""
+    """Create topics.
+
+    Example: millstream topics create clicks --partitions 3 --config retention.ms=30d
+    """
     configs = parse_topic_configs(config)
     cluster = open_cluster(brokers)
     created = []
@@ -120,6 +125,8 @@ def describe(
 
     Each partition with its offsets, its newest record, and where its copies are. Configs are left
     out where you may not see them (describe-configs).
+
+    Example: millstream topics describe clicks
     """
     cluster = open_cluster(brokers)
     offsets = cluster.available(cluster.partitions_of(topics))
@@ -239,7 +246,10 @@ def alter(
     brokers: Brokers = None,
     json: Json = False,
 ) -> None:
-    """Change a topic's configs."""
+    """Change a topic's configs.
+
+    Example: millstream topics alter clicks --config retention.ms=7d --unset segment.bytes
+    """
     changes: dict[str, str | None] = {**parse_topic_configs(config), **dict.fromkeys(unset)}
     if not changes:
         raise BadUsage("Nothing to change: give --config or --unset")
@@ -271,7 +281,10 @@ def _value_of(config: dict[str, ConfigValue], name: str) -> str | None:
 
 @app.command(cls=PlainCommand)
 def delete(topics: Topics, yes: Yes = False, brokers: Brokers = None, json: Json = False) -> None:
-    """Delete topics with all their records."""
+    """Delete topics with all their records.
+
+    Example: millstream topics delete clicks --yes
+    """
     require_not_internal(topics)
     cluster = open_cluster(brokers)
     offsets = cluster.available(cluster.partitions_of(topics))
@@ -295,7 +308,10 @@ def add_partitions(
     brokers: Brokers = None,
     json: Json = False,
 ) -> None:
-    """Give a topic more partitions. There is no way back to fewer."""
+    """Give a topic more partitions. There is no way back to fewer.
+
+    Example: millstream topics add-partitions clicks --to 6
+    """
     cluster = open_cluster(brokers)
     before = cluster.require_topics([topic])[topic]
     if to <= before:
@@ -323,7 +339,10 @@ def trim(
     brokers: Brokers = None,
     json: Json = False,
 ) -> None:
-    """Delete the records before an offset or a time."""
+    """Delete the records before an offset or a time.
+
+    Example: millstream topics trim clicks --before 2026-07-01
+    """
     place = parse_position(
         before,
         option="--before",

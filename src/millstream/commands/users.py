@@ -54,7 +54,10 @@ def add(
     ] = None,
     brokers: Brokers = None,
 ) -> None:
-    """Add a user, or give one a new password."""
+    """Add a user, or give one a new password.
+
+    Example: millstream users add ada --generate
+    """
     if not 0 < len(user) <= USER_LENGTH_MAX:
         raise BadUsage(f"a user's name has 1 to {USER_LENGTH_MAX} characters")
     if generate and password_file is not None:
@@ -88,7 +91,10 @@ def _store(data: Path, user: str, password: str) -> None:
 
 @app.command("list", cls=PlainCommand)
 def list_users(brokers: Brokers = None, json: Json = False) -> None:
-    """List the users and the mechanisms they can log in by."""
+    """List the users and the mechanisms they can log in by.
+
+    Example: millstream users list --json
+    """
     users = open_cluster(brokers).users()
     if json:
         print_json([{"user": user, "mechanisms": names} for user, names in users.items()])
@@ -98,7 +104,10 @@ def list_users(brokers: Brokers = None, json: Json = False) -> None:
 
 @app.command("remove", cls=PlainCommand)
 def remove(user: UserName, brokers: Brokers = None, yes: Yes = False) -> None:
-    """Remove a user. Connections that are logged in stay until they end or must log in again."""
+    """Remove a user. Connections that are logged in stay until they end or must log in again.
+
+    Example: millstream users remove ada --yes
+    """
     cluster = open_cluster(brokers)
     mechanisms = cluster.users().get(user)
     if mechanisms is None:

@@ -59,7 +59,10 @@ def opened(file: str) -> "Iterator[App]":
 
 @app.command("list", cls=PlainCommand)
 def list_views(file: File, json: Json = False) -> None:
-    """List the views of an application: where each is kept, and how far it is."""
+    """List the views of an application: where each is kept, and how far it is.
+
+    Example: millstream views list shop.py
+    """
     with opened(file) as found:
         facts = [_facts(found, name) for name in found.views.names]
     if json:
@@ -93,7 +96,10 @@ def _served(store: "ViewStore") -> "Generation | None":
 
 @app.command(cls=PlainCommand)
 def show(file: File, view: Name, json: Json = False) -> None:
-    """Show a view: its columns, its generations, and where each has read to."""
+    """Show a view: its columns, its generations, and where each has read to.
+
+    Example: millstream views show shop.py clicks_per_url
+    """
     with opened(file) as found:
         store = found.views.store(view)
         there = store.generations()
@@ -180,7 +186,10 @@ def query(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Print rows of a view, by key, by conditions or by SQL."""
+    """Print rows of a view, by key, by conditions or by SQL.
+
+    Example: millstream views query shop.py clicks_per_url --where 'count >= 5' --order-by=-count
+    """
     if sql is not None and (key or where or order_by):
         raise BadOption(option="--sql", value=sql, allowed="it alone, without other questions")
     with opened(file) as found, found.view(view) as reading:
@@ -293,6 +302,8 @@ def rebuild(
     """Build a view anew beside the old one, compare it with a recomputation, and swap them.
 
     Readers see the old one, kept current, until then; it stays for a rollback. Runs no other job.
+
+    Example: millstream views rebuild shop.py clicks_per_url --sample 10
     """
     with opened(file) as found:
         found.views.store(view)
@@ -341,7 +352,10 @@ def shown_rebuild(*, as_json: bool) -> "Iterator[Callable[[list[JobProgress]], N
 
 @app.command(cls=PlainCommand)
 def verify(file: File, view: Name, sample: Sample = 100.0, json: Json = False) -> None:
-    """Compare what readers see with what the view's topics come to. Ends with 1 if it differs."""
+    """Compare what readers see with what the view's topics come to. Ends with 1 if it differs.
+
+    Example: millstream views verify shop.py clicks_per_url --sample 10
+    """
     with opened(file) as found:
         found.views.store(view)
         verdict = found.jobs.verdict(view, sample=sample)
@@ -376,6 +390,8 @@ def rollback(file: File, view: Name, yes: Yes = False) -> None:
     """Show readers the generation before a rebuild; its job goes on from where it was.
 
     Put the application's code back too: a job of another shape does not start.
+
+    Example: millstream views rollback shop.py clicks_per_url
     """
     with opened(file) as found:
         confirm(f"Show readers of view {view} the generation before?", yes=yes)
@@ -393,7 +409,10 @@ def drop(
     ] = None,
     yes: Yes = False,
 ) -> None:
-    """Remove a view and its job's checkpoint: the next run of the job starts it over."""
+    """Remove a view and its job's checkpoint: the next run of the job starts it over.
+
+    Example: millstream views drop shop.py clicks_per_url --generation 1
+    """
     what = f"view {view}" if generation is None else f"generation {generation} of view {view}"
     with opened(file) as found:
         place = found.views.store(view).place

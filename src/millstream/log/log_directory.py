@@ -89,6 +89,17 @@ class OwnershipLost(Corrupt):
         self.path, self.epoch, self.found = path, epoch, found
 
 
+def owner_of(path: Path) -> str:
+    """The process that has the directory now; empty if none has."""
+    if not (path / LOCK_FILE).exists():
+        return ""
+    lock = FileLock(path / LOCK_FILE)
+    try:
+        return "" if lock.take() else lock.read_note().strip() or "unknown process"
+    finally:
+        lock.release()
+
+
 class LogDirectory:
     """The owner's view of a data directory. Close it to leave a clean one behind."""
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from millstream.base.closing import Closing
 from millstream.base.ports import Positions
 from millstream.base.schema import Schema
+from millstream.views.feed_tokens import Place, tokens_of
 from millstream.views.feeds import AsyncSubscription, Feed, Slow, Subscription, Wish
 from millstream.views.sql import Parameters, answer_arrow, answer_rows
 from millstream.views.store import BadQuestion, NotInThisStore, Row, ViewReads
@@ -203,6 +204,16 @@ class View(Closing):
         """The same for `async for`, in a running event loop."""
         wish = Wish(where=where, since=since, slow=slow, buffer_max=buffer_max)
         return self._feed().subscribe_async(wish, heartbeat=heartbeat, timeout=timeout)
+
+    def token(self, *, where: Mapping[str, Any] | None = None) -> str | None:
+        """Of the view as it is now: `subscribe(since=...)` then gives only what comes after.
+
+        None if the view is not there yet.
+        """
+        tail = self._feed().source.tail()
+        if tail is None:
+            return None
+        return tokens_of(self.name, where).write(Place(tail.timeline, tail.seq))
 
     def _feed(self) -> Feed:
         own: Any = self._own("feed", question="change feed", instead="keep it in SQLite")

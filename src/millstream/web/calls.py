@@ -12,7 +12,7 @@ from typing import TypeVar
 import anyio
 import anyio.to_thread
 
-from millstream.web.limits import LARGE_BODIES_MAX, SMALL_BODY_BYTES_MAX, Limits
+from millstream.web.limits import LARGE_BODIES_MAX, SMALL_BODY_BYTES_MAX, TAILS_MAX, Limits
 from millstream.web.problems import Problem
 
 T = TypeVar("T")
@@ -25,6 +25,7 @@ class Calls:
         self._quick = anyio.CapacityLimiter(limits.threads_max)
         self._broker = anyio.CapacityLimiter(limits.threads_max)
         self._large = anyio.CapacityLimiter(LARGE_BODIES_MAX)
+        self._tails = anyio.CapacityLimiter(TAILS_MAX)
         self._waiting = anyio.CapacityLimiter(limits.waits_max)
         self._feeds, self._feeds_max = 0, limits.feeds_max
 
@@ -46,6 +47,14 @@ class Calls:
                 "too-many", f"{self._waiting.total_tokens:g} requests wait for views already"
             )
         return await anyio.to_thread.run_sync(call, limiter=self._waiting, abandon_on_cancel=True)
+
+    async def tail(self, call: Callable[[], T]) -> T:
+        """For a wait for records, one after the other: of so many tails, none waits for another."""
+        return await anyio.to_thread.run_sync(call, limiter=self._tails)
+
+    def require_tail(self) -> None:
+        if self._tails.available_tokens < 1:
+            raise Problem("too-many", f"{TAILS_MAX} tails of topics are open already")
 
     @contextmanager
     def feed(self) -> Iterator[None]:

@@ -3,26 +3,30 @@
   Host     on loopback, only by the server's own names: a page of another site whose name was made
            to lead here (DNS rebinding) calls us by that name
   Origin   a page may ask only if it is ours; there is no CORS
-  token    `Authorization: Bearer ...`, if the server has one
+  token    `Authorization: Bearer ...`, if the server has one; in the console also a session
   load     the length of the URL, and requests at one time
 
-Knows no path but those that need no token.
+Knows no path but those that need no token, and where the console begins.
 """
 
 import hmac
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
+from urllib.parse import quote
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from millstream.base.clock import Clock, system_clock
+from millstream.web.console.sessions import COOKIE_PATH, is_session, session_in
 from millstream.web.limits import URL_BYTES_MAX
 from millstream.web.problems import PROBLEM_JSON, Problem
 
 LOOPBACK_NAMES: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
 BEARER: Final = "bearer"
+SIGN_IN_PATH: Final = f"{COOKIE_PATH}/sign-in"
 EVERY_ANSWER: Final = {
     "Cache-Control": "no-store",
     "X-Content-Type-Options": "nosniff",
@@ -40,6 +44,7 @@ class Admission:
     hosts: frozenset[str] | None = None
     requests_max: int = 512
     open_paths: frozenset[str] = frozenset()
+    now_ms: Clock = system_clock
 
 
 def loopback_hosts(also: Iterable[str] = ()) -> frozenset[str]:
@@ -59,7 +64,7 @@ class Guard:
         try:
             self._admit(scope, Headers(scope=scope))
         except Problem as problem:
-            await problem_response(problem)(scope, receive, _with_headers(send))
+            await _refusal(problem, scope)(scope, receive, _with_headers(send))
             return
         self._in_flight += 1
         try:
@@ -71,10 +76,34 @@ class Guard:
         require_short_url(scope)
         require_known_host(headers, self._admission.hosts)
         require_own_origin(headers)
-        if scope["path"] not in self._admission.open_paths:
+        if scope["path"] not in self._admission.open_paths and not self._has_session(
+            scope["path"], headers
+        ):
             require_token(headers, self._admission.token)
         if self._in_flight >= self._admission.requests_max:
             raise Problem("too-many", f"{self._in_flight} requests are being answered already")
+
+    def _has_session(self, path: str, headers: Headers) -> bool:
+        """A cookie opens the console, and nothing else: pages of other sites cannot use it."""
+        token = self._admission.token
+        if token is None or not is_console(path):
+            return False
+        return is_session(session_in(headers), token, now_ms=self._admission.now_ms())
+
+
+def is_console(path: str) -> bool:
+    return path == COOKIE_PATH or path.startswith(f"{COOKIE_PATH}/")
+
+
+def _refusal(problem: Problem, scope: Scope) -> Response:
+    """Who comes to a page of the console without a session is shown where to get one."""
+    wants_page = "text/html" in Headers(scope=scope).get("accept", "")
+    is_page = scope["method"] == "GET" and is_console(scope["path"]) and wants_page
+    if problem.word != "no-token" or not is_page:
+        return problem_response(problem)
+    query = scope["query_string"].decode("latin-1")
+    place = scope["path"] + (f"?{query}" if query else "")
+    return RedirectResponse(f"{SIGN_IN_PATH}?next={quote(place, safe='')}", status_code=303)
 
 
 def problem_response(problem: Problem) -> Response:
@@ -117,10 +146,14 @@ def require_token(headers: Headers, token: str | None) -> None:
     if token is None:
         return
     scheme, _, given = headers.get("authorization", "").partition(" ")
-    is_right = hmac.compare_digest(given.strip().encode(), token.encode())
-    if scheme.lower() != BEARER or not is_right:
+    if scheme.lower() != BEARER or not is_same_token(given.strip(), token):
         problem = "is not this server's" if given else "is missing"
         raise Problem("no-token", f"the token {problem}", {"WWW-Authenticate": "Bearer"})
+
+
+def is_same_token(given: str, token: str) -> bool:
+    """In a time that does not tell how much of it is right."""
+    return hmac.compare_digest(given.encode(), token.encode())
 
 
 def _with_headers(send: Send) -> Send:

@@ -12,6 +12,8 @@ IDEMPOTENCY_KEY_CHARACTERS_MAX: Final = 255
 # small ones 140 MiB. Two large ones at once would gain little: Python runs one at a time.
 LARGE_BODIES_MAX: Final = 1
 SMALL_BODY_BYTES_MAX: Final = 64 * KIB
+# In the console: each has a consumer of its own, and a thread while it waits.
+TAILS_MAX: Final = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

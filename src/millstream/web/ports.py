@@ -78,6 +78,11 @@ class ServedView(Protocol):
 
     def position(self) -> Positions: ...
 
+    def count(self) -> int: ...
+
+    def token(self, *, where: Mapping[str, Any] | None = None) -> str | None:
+        """To subscribe for what comes after now; None if the view is not there yet."""
+
     def subscribe_async(
         self, *, where: Mapping[str, Any], since: str | None, slow: Slow
     ) -> Upcoming[FeedEvent]: ...

@@ -61,6 +61,12 @@ KINDS: Final = _kinds(
         what_to_do="Ask by the server's own address, or name the host in the setting `hosts`.",
     ),
     Kind(
+        word="read-only",
+        status=403,
+        title="Nothing can be changed here",
+        what_to_do="Start the server with --token-file, and sign in to the console.",
+    ),
+    Kind(
         word="not-found",
         status=404,
         title="There is nothing at this path",

@@ -1,17 +1,22 @@
 """Runs a service in this process until it is told to stop: uvicorn, on one socket.
 
-Signals are ours: uvicorn would end the process by them before the application is closed.
+In the main thread (`run_server`), or beside what the main thread does (`server_beside`). Signals
+are ours: uvicorn would end the process by them before the application is closed.
 """
 
 import asyncio
 import contextlib
+import errno
 import signal
 import socket
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from dataclasses import dataclass
 
 import uvicorn
 
+from millstream.base.errors import Rejected
 from millstream.web.limits import URL_BYTES_MAX
 from millstream.web.listening import TlsFiles
 from millstream.web.service import Service
@@ -19,6 +24,8 @@ from millstream.web.service import Service
 # What is being answered may end; feeds are told to at once.
 STOP_SECONDS_MAX = 5
 IDLE_SECONDS_MAX = 30
+# A service is made in milliseconds; the machine may be busy.
+START_SECONDS_MAX = 60
 # The URL, and as much again for headers, before h11 gives up. Beyond it there is no problem+json.
 HEAD_BYTES_MAX = 8 * URL_BYTES_MAX
 
@@ -30,10 +37,22 @@ class Listening:
     tls: TlsFiles | None = None
 
 
+class AddressTaken(Rejected):
+    def __init__(self, *, host: str, port: int) -> None:
+        super().__init__(
+            f"{host}:{port} is in use by another process; stop that one, or listen elsewhere "
+            f"(--listen {host}:0 takes any free port)"
+        )
+        self.host, self.port = host, port
+
+
 class _Server(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
+
+
+Stop = Callable[[], None]
 
 
 def run_server(
@@ -41,14 +60,54 @@ def run_server(
 ) -> None:
     """Serve until SIGTERM or SIGINT. `when_ready` is told the URL, once clients can connect."""
     with _bound(listening) as listener:
-        asyncio.run(_serve(make_service, listening, listener, when_ready))
+
+        def ready(stop: Stop) -> None:
+            loop = asyncio.get_running_loop()
+            for number in (signal.SIGTERM, signal.SIGINT):
+                loop.add_signal_handler(number, stop)
+            when_ready(_url(listening, listener))
+
+        asyncio.run(_serve(make_service, listening, listener, ready))
+
+
+@contextlib.contextmanager
+def server_beside(make_service: Callable[[], Service], listening: Listening) -> Iterator[str]:
+    """Serve by a thread of its own while this is open; yields the URL."""
+    started: Future[Stop] = Future()
+
+    def ready(stop: Stop) -> None:
+        loop = asyncio.get_running_loop()
+
+        def stop_from_outside() -> None:
+            loop.call_soon_threadsafe(stop)
+
+        started.set_result(stop_from_outside)
+
+    def serve(listener: socket.socket) -> None:
+        try:
+            asyncio.run(_serve(make_service, listening, listener, ready))
+        except BaseException as error:
+            if started.done():
+                raise
+            started.set_exception(error)
+
+    with _bound(listening) as listener:
+        thread = threading.Thread(target=serve, args=(listener,), name="web", daemon=True)
+        thread.start()
+        stop = started.result(START_SECONDS_MAX)
+        try:
+            yield _url(listening, listener)
+        finally:
+            if thread.is_alive():
+                stop()
+            thread.join(2 * STOP_SECONDS_MAX)
 
 
 async def _serve(
     make_service: Callable[[], Service],
     listening: Listening,
     listener: socket.socket,
-    when_ready: Callable[[str], None],
+    ready: Callable[[Stop], None],
 ) -> None:
     service = make_service()
     server = _Server(_config(service, listening))
@@ -57,12 +116,13 @@ async def _serve(
         server.should_exit = True
         service.serving.closing.set()
 
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop)
     serving = asyncio.create_task(server.serve(sockets=[listener]))
-    when_ready(_url(listening, listener))  # the socket listens: who connects now is served soon
-    await serving
+    ready(stop)  # the socket listens: who connects now is served soon
+    try:
+        await serving
+    finally:
+        if service.watch is not None:
+            await asyncio.to_thread(service.watch.stop)
 
 
 def _config(service: Service, listening: Listening) -> uvicorn.Config:
@@ -88,7 +148,13 @@ def _config(service: Service, listening: Listening) -> uvicorn.Config:
 def _bound(listening: Listening) -> Iterator[socket.socket]:
     """Here, so that an address in use is an error of ours, and not uvicorn's exit."""
     family, *_ = socket.getaddrinfo(listening.host, listening.port, type=socket.SOCK_STREAM)[0]
-    with socket.create_server((listening.host, listening.port), family=family) as listener:
+    try:
+        listener = socket.create_server((listening.host, listening.port), family=family)
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise AddressTaken(host=listening.host, port=listening.port) from None
+        raise
+    with listener:
         yield listener
 
 

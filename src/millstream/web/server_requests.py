@@ -4,7 +4,7 @@ from html import escape
 from typing import Any
 
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from millstream.base.errors import MillstreamError
 from millstream.web.questions import Asked
@@ -71,7 +71,10 @@ def _columns(serving: Serving, name: str) -> ViewColumns | None:
 
 
 async def page(request: Request, serving: Serving) -> Response:
+    """Where there is a console, that is the page for people."""
     Asked(request.query_params.multi_items(), known=())
+    if serving.has_console:
+        return RedirectResponse("/console/", status_code=303)
     application = serving.application
     name = escape(application.name)
     topics = "".join(f"<li>{escape(topic)}</li>" for topic in sorted(application.topics()))

@@ -17,6 +17,10 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from millstream.web.calls import Calls
+from millstream.web.console.page_serving import Console
+from millstream.web.console.ports import Source
+from millstream.web.console.routes import OPEN_PATHS, console_routes
+from millstream.web.console.watch import Watch
 from millstream.web.guard import Admission, Guard, problem_response
 from millstream.web.limits import Limits
 from millstream.web.operations import OPERATIONS, Operation
@@ -31,21 +35,48 @@ WORDS_OF_STATUS = {404: "not-found", 405: "method-not-allowed"}
 
 @dataclass(frozen=True, slots=True)
 class Service:
+    """`watch` looks at figures for the console, in a thread: stop it at the end."""
+
     asgi: ASGIApp
     serving: Serving
+    watch: Watch | None = None
 
 
 def make_service(
-    application: Application, *, limits: Limits | None = None, admission: Admission | None = None
+    application: Application,
+    *,
+    limits: Limits | None = None,
+    admission: Admission | None = None,
+    console: Source | None = None,
 ) -> Service:
-    found = limits or Limits()
-    serving = Serving(application=application, limits=found, calls=Calls(found))
+    """`console`: what its pages show; without it there is none."""
+    found, admitted = limits or Limits(), admission or Admission()
+    serving = Serving(
+        application=application,
+        limits=found,
+        calls=Calls(found),
+        has_console=console is not None,
+    )
     routes = [_route(operation, serving) for operation in OPERATIONS]
+    watch = None
+    if console is not None:
+        watch = Watch(console, application, admitted.now_ms)
+        routes += console_routes(
+            Console(
+                serving=serving,
+                source=console,
+                watch=watch,
+                token=admitted.token,
+                now_ms=admitted.now_ms,
+            )
+        )
     inner = Starlette(routes=routes, exception_handlers={HTTPException: _not_routed})
     inner.router.redirect_slashes = False
-    open_paths = frozenset(one.path for one in OPERATIONS if not one.needs_token)
-    guard = Guard(inner, replace(admission or Admission(), open_paths=open_paths))
-    return Service(guard, serving)
+    open_paths = {one.path for one in OPERATIONS if not one.needs_token}
+    if console is not None:
+        open_paths |= OPEN_PATHS
+    guard = Guard(inner, replace(admitted, open_paths=frozenset(open_paths)))
+    return Service(guard, serving, watch)
 
 
 def _route(operation: Operation, serving: Serving) -> Route:

@@ -24,6 +24,7 @@ class Serving:
     application: Application
     limits: Limits
     calls: Calls
+    has_console: bool = False
     closing: anyio.Event = field(default_factory=anyio.Event)
 
     def topic(self, name: str) -> Declared:
@@ -53,8 +54,12 @@ def answer(found: Any, *, status: int = 200) -> Response:
 
 
 async def json_body(request: Request, limits: Limits) -> bytes:
-    """All of the body, within its bounds of size and time."""
     _require_json(request)
+    return await whole_body(request, limits)
+
+
+async def whole_body(request: Request, limits: Limits) -> bytes:
+    """All of the body, within its bounds of size and time."""
     try:
         with anyio.fail_after(limits.body_ms_max / 1000):
             return await _body(request, limits.body_bytes_max)

@@ -5,6 +5,7 @@
       running.lock        held by the process that runs the job, or copies it; says which that is
       checkpoint-2/       Spark's: positions, commits, state
       definition-2.pickle the function that it was last started with, and its inputs
+      status.json         how the job gets on, for other processes: see job_status.py
       changes-2.told      is there if the view's changes are also in a topic, for other jobs
       manifest-1.json     the generation before, as it was; with its checkpoint and definition
 
@@ -26,6 +27,7 @@ from typing import Any
 
 from millstream.base.disk import FileLock, RealDisk, read_file, replace_file
 from millstream.base.errors import Corrupt, Rejected, Retryable
+from millstream.processing.jobs.job_status import STATUS
 from millstream.processing.jobs.plan_shape import PlanShape, from_json, to_json
 
 FORMAT = 1
@@ -220,7 +222,8 @@ class JobDirectory:
 
     def forget(self) -> None:
         """Remove all that the job has; its lock stays, with who holds it."""
-        (self.path / MANIFEST).unlink(missing_ok=True)
+        for name in (MANIFEST, STATUS):
+            (self.path / name).unlink(missing_ok=True)
         for number in self._generations():
             self._forget(number)
 

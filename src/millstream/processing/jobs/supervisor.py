@@ -16,6 +16,16 @@ from millstream.processing.jobs.job_run import JobRun
 from millstream.processing.jobs.progress import JobProgress
 
 LOOK_SECONDS = 0.2
+# One by one, how long the next job waits for one that has nothing to do, or takes long.
+START_SECONDS_MAX = 4.0
+
+
+Look = Callable[[list[JobProgress]], None]
+
+
+def is_up(run: JobRun) -> bool:
+    """Whether it has done a batch, or is not about to."""
+    return run.progress.batch is not None or run.progress.state not in ("starting", "running")
 
 
 class Supervisor:
@@ -24,6 +34,7 @@ class Supervisor:
     def __init__(self, runs: Sequence[JobRun]) -> None:
         self._runs = runs
         self._stopping = threading.Event()
+        self.was_stopped = False  # not: all ended by themselves
 
     @property
     def progress(self) -> list[JobProgress]:
@@ -34,42 +45,58 @@ class Supervisor:
         return {run.job.name: run.failure for run in self._runs if run.failure is not None}
 
     def stop(self) -> None:
+        self.was_stopped = True
+        self._end()
+
+    def _end(self) -> None:
         self._stopping.set()
         for run in self._runs:
             run.stop()
 
-    def run(self, *, look: Callable[[list[JobProgress]], None] | None = None) -> None:
+    def run(
+        self,
+        *,
+        look: Look | None = None,
+        one_by_one: bool = False,
+    ) -> None:
         """Until every job is done, or has failed, or `stop`; `look` sees the progress now and then.
 
-        In the main thread it also ends by a signal.
+        In the main thread it also ends by a signal. `one_by_one`: a job starts when the one before
+        has done its first batch. That takes seconds of a core; all at once, all are late.
         """
         threads = [
             threading.Thread(target=run.run, name=run.job.name, daemon=True) for run in self._runs
         ]
         with self._signals():
-            for thread in threads:
-                thread.start()
             try:
-                self._await(threads, look)
+                self._start(threads, look, one_by_one=one_by_one)
+                self._await(lambda: any(thread.is_alive() for thread in threads), look)
             finally:
-                self.stop()
+                self._end()
             for thread in threads:
                 thread.join()
         if look is not None:
             look(self.progress)
 
-    def _await(
-        self,
-        threads: Sequence[threading.Thread],
-        look: Callable[[list[JobProgress]], None] | None,
+    def _start(
+        self, threads: Sequence[threading.Thread], look: Look | None, *, one_by_one: bool
     ) -> None:
-        while any(thread.is_alive() for thread in threads):
+        for run, thread in zip(self._runs, threads, strict=True):
+            thread.start()
+            if one_by_one:
+                self._await_up(run, look)
+
+    def _await_up(self, run: JobRun, look: Look | None) -> None:
+        deadline = time.monotonic() + START_SECONDS_MAX
+        self._await(lambda: not is_up(run) and time.monotonic() < deadline, look)
+
+    def _await(self, condition: Callable[[], bool], look: Look | None) -> None:
+        """While the condition holds, or until it is to stop."""
+        while condition() and not self._stopping.is_set():
             if look is not None:
                 look(self.progress)
             # Not `wait`: a signal in the midst of it would wait for the lock that it holds.
             time.sleep(LOOK_SECONDS)
-            if self._stopping.is_set():
-                return
 
     @contextlib.contextmanager
     def _signals(self) -> Iterator[None]:

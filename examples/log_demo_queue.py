@@ -1,6 +1,6 @@
 """The demo's work queue: jobs, workers in processes of their own, and one that is killed at work.
 
-`python examples/demo_queue.py BOOTSTRAP` is one worker: it says each job that it begins and ends.
+`python examples/log_demo_queue.py BOOTSTRAP` is one worker: it says what it begins and ends.
 """
 
 import subprocess

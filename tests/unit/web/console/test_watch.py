@@ -1,0 +1,131 @@
+"""Figures over time: rates, gaps, what is looked at, and what cannot be."""
+
+import threading
+
+import pytest
+
+from millstream.base.errors import Retryable
+from millstream.web.console.series import GAP_MS, SAMPLES_MAX, Series, summed
+from millstream.web.console.watch import OPENED_TOPICS_MAX, Watch, lag_of
+from tests.support.console_source import NOW_MS, MemorySource
+from tests.support.waiting import eventually
+from tests.support.web_application import MemoryApplication
+
+
+def series(*samples: tuple[int, float]) -> Series:
+    found = Series()
+    for at_ms, value in samples:
+        found.add(value, at_ms=at_ms)
+    return found
+
+
+def test_a_rate_needs_two_samples() -> None:
+    assert series().rate() is None
+    assert series((0, 7)).rate() is None
+    assert series((0, 7), (2_000, 27)).rate() == 10
+
+
+def test_a_rate_is_of_the_last_seconds() -> None:
+    found = series((0, 0), (10_000, 1_000), (12_000, 1_000), (14_000, 1_000), (19_000, 1_000))
+    assert found.rate() == 0
+
+
+def test_a_counter_that_starts_over_has_a_gap_and_no_negative_rate() -> None:
+    found = series((0, 100), (2_000, 120), (4_000, 3), (6_000, 23))
+    assert found.rates() == [10, None, 10]
+    assert series((0, 100), (2_000, 3)).rate() is None
+
+
+def test_while_nobody_looks_nothing_is_known() -> None:
+    found = series((0, 1), (GAP_MS + 1, 2))
+    assert found.gauge() == [1, None, 2]
+    assert found.rate() is None
+
+
+def test_a_clock_that_was_put_back_adds_nothing() -> None:
+    assert list(series((5_000, 1), (4_000, 9)).values) == [1]
+
+
+def test_so_many_samples_are_kept() -> None:
+    found = series(*((number, number) for number in range(SAMPLES_MAX + 5)))
+    assert len(found.values) == SAMPLES_MAX
+    assert found.last == SAMPLES_MAX + 4
+
+
+def test_a_sum_of_nothing_known_is_not_known() -> None:
+    assert summed([None, None]) is None
+    assert summed([None, 2.0, 3.0]) == 5
+
+
+def test_the_lag_of_a_view_is_what_its_topics_have_and_it_has_not() -> None:
+    assert lag_of({"a": {0: 3, 1: 4}, "b": {0: 1}}, {"a": 10, "b": 1}) == 3
+    assert lag_of({"a": {0: 30}}, {"a": 10}) == 0
+    assert lag_of({}, {"a": 1}) is None
+    assert lag_of({"gone": {0: 1}}, {"a": 1}) is None
+
+
+# --- the watch
+
+
+@pytest.fixture
+def watch(source: MemorySource, application: MemoryApplication) -> Watch:
+    return Watch(source, application, lambda: NOW_MS)
+
+
+class Unreached(Retryable):
+    pass
+
+
+def test_a_sample_knows_of_everything(watch: Watch, source: MemorySource) -> None:
+    watch.sample()
+    assert watch.series("topic", "clicks").last == 100
+    assert watch.series("job lag", "sales").last == 3
+    assert watch.series("capture", "shopdb").last == 7
+    assert watch.series("group", "group-01").last == 12
+    assert watch.views["sales"].rows == 10
+    assert watch.trouble == ""
+
+
+def test_who_tells_nothing_any_more_has_no_figures(watch: Watch, source: MemorySource) -> None:
+    source.declared.is_stale = True
+    watch.sample()
+    assert watch.series("job", "sales").last is None
+    assert watch.series("capture", "shopdb").last is None
+
+
+def test_what_cannot_be_learnt_is_told_until_it_can(watch: Watch, source: MemorySource) -> None:
+    source.topics.trouble = Unreached("nobody answers")
+    watch.sample()
+    assert watch.trouble == "nobody answers"
+    assert watch.series("job lag", "sales").last == 3
+    source.topics.trouble = None
+    watch.sample()
+    assert watch.trouble == ""
+
+
+def test_an_error_of_our_own_does_not_end_the_watch(
+    watch: Watch, source: MemorySource, caplog: pytest.LogCaptureFixture
+) -> None:
+    source.topics.counts = None  # type: ignore[assignment]
+    watch.sample()
+    assert "stderr" in watch.trouble
+    assert "TypeError" in caplog.text
+
+
+def test_a_topic_whose_page_was_opened_is_sampled(watch: Watch, source: MemorySource) -> None:
+    watch.sample()
+    assert watch.series("topic", "notes").last is None
+    try:
+        for number in range(OPENED_TOPICS_MAX):
+            watch.look(topic=f"other-{number}")
+        watch.look(topic="notes")
+        eventually(lambda: watch.series("topic", "notes").last == 100, what="a sample", within_s=60)
+    finally:
+        watch.stop()
+    assert not any(thread.name == "console" for thread in threading.enumerate())
+
+
+def test_a_watch_that_was_stopped_stays_so(watch: Watch) -> None:
+    watch.stop()
+    watch.look()
+    assert not any(thread.name == "console" for thread in threading.enumerate())
