@@ -27,6 +27,7 @@ from millstream.base.errors import Corrupt
 NO_HASH: Final = bytes(32)
 HASH_HEAD: Final = b',"hash":"'
 HASH_TAIL: Final = b'"}'
+EMPTY_TAIL_BYTES: Final = len(HASH_HEAD) + len(HASH_TAIL)
 TAIL_BYTES: Final = len(HASH_HEAD) + 64 + len(HASH_TAIL)
 
 
@@ -101,11 +102,13 @@ class BadEventRecord(Corrupt):
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(StoredEvent).decode
+_decode_list = msgspec.json.Decoder(list[StoredEvent]).decode
 
 
 def encode_event(event: StoredEvent, before: bytes) -> tuple[bytes, bytes]:
     """The record's value and the event's hash. `before`: the hash of the stream's last event."""
-    body = _encode(msgspec.structs.replace(event, hash=""))[: -len(HASH_HEAD + HASH_TAIL)]
+    bare = msgspec.structs.replace(event, hash="") if event.hash else event
+    body = _encode(bare)[:-EMPTY_TAIL_BYTES]
     digest = sha256(before + body)
     return body + HASH_HEAD + digest.hexdigest().encode() + HASH_TAIL, digest.digest()
 
@@ -116,6 +119,17 @@ def decode_event(value: bytes, *, place: str) -> StoredEvent:
         return _decode(value)
     except msgspec.MsgspecError as error:
         raise BadEventRecord(place=place, reason=str(error)) from None
+
+
+def decode_events(values: Sequence[bytes], *, place: str) -> list[StoredEvent]:
+    """All at once, which takes less time than one by one."""
+    try:
+        events = _decode_list(b"[" + b",".join(values) + b"]")
+        if len(events) == len(values):
+            return events
+    except (msgspec.MsgspecError, TypeError):
+        pass  # one of them is none: which, and why, is found below
+    return [decode_event(value, place=place) for value in values]
 
 
 def hash_of(value: bytes, before: bytes) -> bytes:

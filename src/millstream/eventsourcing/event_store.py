@@ -1,0 +1,229 @@
+"""All events of one topic: append, decide, read, query, follow. The face of event sourcing.
+
+    store = EventStore({"bootstrap.servers": "127.0.0.1:9092"}, "shop.events", partitions=4)
+    store.append("Cart:7", [NewEvent(type="Added", data=b'{"sku":"tea"}')], expect=0)
+    for event in store.read("Cart:7"): ...
+
+A stream is in one partition, by its name or by its `scope`. To write to a partition takes it over
+from whoever wrote there before; to read does not.
+"""
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from millstream.base.log_clients import Client
+from millstream.eventsourcing.event_log import EventLog
+from millstream.eventsourcing.event_partition import EventPartition
+from millstream.eventsourcing.partition_state import COMMAND_IDS_MAX, PartitionState
+from millstream.eventsourcing.partition_writer import Along, Asked, PartitionWriter, StoreClosed
+from millstream.eventsourcing.placement import partition_of, stream_key
+from millstream.eventsourcing.query import Condition, Query
+from millstream.eventsourcing.staging import Decision, Wish
+from millstream.eventsourcing.stored_event import Command, NewEvent, Receipt, StoredEvent
+
+
+def utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+class EventStore:
+    """Thread-safe. Opens a partition's writer when something is first appended to it."""
+
+    def __init__(
+        self,
+        client: Client,
+        topic: str,
+        *,
+        partitions: int | None = None,
+        index_dir: Path | None = None,
+        command_ids_max: int = COMMAND_IDS_MAX,
+        now: Callable[[], datetime] = utc_now,
+    ) -> None:
+        self._log = EventLog(client, topic, partitions=partitions)
+        self.topic, self.partitions = topic, self._log.partitions
+        self._index_dir, self._command_ids_max, self._now = index_dir, command_ids_max, now
+        self._lock = threading.Lock()
+        self._is_closed = False
+        self._known: dict[int, EventPartition] = {}
+        self._writers: dict[int, PartitionWriter] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        error_type: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # --- write --------------------------------------------------------------------------------
+
+    def append(
+        self,
+        stream: str,
+        events: Sequence[NewEvent],
+        *,
+        expect: int | None = None,
+        condition: Condition | None = None,
+        command: Command | None = None,
+        meta: Mapping[str, Any] | None = None,
+        scope: str | None = None,
+    ) -> Receipt:
+        """All of them behind the stream's last event, or none: WrongVersion unless the stream is
+        at `expect` (0: it is new), ConditionFailed if the condition does not hold."""
+        wish = Wish(stream, lambda _head: events, expect, condition, command, meta)
+        return self._submit(wish, scope).result()
+
+    def decide(
+        self,
+        stream: str,
+        decision: Decision,
+        *,
+        expect: int | None = None,
+        condition: Condition | None = None,
+        command: Command | None = None,
+        meta: Mapping[str, Any] | None = None,
+        scope: str | None = None,
+    ) -> Receipt:
+        """Append what the decision yields. It runs in the partition's writer, sees every event
+        before its own, may run more than once, and must do nothing but decide."""
+        return self._submit(
+            Wish(stream, decision, expect, condition, command, meta), scope
+        ).result()
+
+    def submit(
+        self,
+        stream: str,
+        decision: Decision,
+        *,
+        expect: int | None = None,
+        condition: Condition | None = None,
+        command: Command | None = None,
+        meta: Mapping[str, Any] | None = None,
+        scope: str | None = None,
+        along: Along | None = None,
+    ) -> "Future[Receipt]":
+        """As `decide`, and does not wait. Decisions of one thread run in the order in which they
+        were submitted. `along` writes more into the same Kafka transaction, also for a refusal."""
+        return self._submit(Wish(stream, decision, expect, condition, command, meta), scope, along)
+
+    def _submit(
+        self, wish: Wish, scope: str | None, along: Along | None = None
+    ) -> "Future[Receipt]":
+        future: Future[Receipt] = Future()
+        self._writer(self.partition_of(wish.stream, scope)).submit(Asked(wish, future, along))
+        return future
+
+    # --- read ---------------------------------------------------------------------------------
+
+    def partition_of(self, stream: str, scope: str | None = None) -> int:
+        """Where a stream is. Streams of one scope are in one partition."""
+        place = partition_of(stream if scope is None else scope, self.partitions)
+        if scope is not None:
+            stream_key(stream)
+        return place
+
+    def read(
+        self,
+        stream: str,
+        *,
+        after: int = 0,
+        upto: int | None = None,
+        at: datetime | None = None,
+        position: int | None = None,
+        scope: str | None = None,
+    ) -> Iterator[StoredEvent]:
+        """The stream's events in order, as of now: versions behind `after`, not above `upto`, not
+        later than the time `at`, not behind the partition's event `position`."""
+        partition = self._fresh(self.partition_of(stream, scope))
+        with partition.lock:
+            index = partition.state.index
+            seqs = index.of_stream(stream, after=after, upto=upto, position=position)
+        for event in partition.events(seqs):
+            if at is not None and event.at > at:
+                return  # time does not go back in a partition
+            yield event
+
+    def query(
+        self,
+        query: Query,
+        *,
+        after: int = 0,
+        scope: str | None = None,
+        partition: int | None = None,
+    ) -> Iterator[StoredEvent]:
+        """Events of the scope's partition that match, with `seq` above `after`, in order."""
+        found = self._fresh(self._scoped(scope, partition))
+        with found.lock:
+            state = found.state
+            seqs = list(state.index.matching(query, after=after, upto=state.seq))
+        yield from found.events(seqs)
+
+    def version(self, stream: str, *, scope: str | None = None) -> int:
+        """As of now; 0 of a stream that is not there."""
+        return self._fresh(self.partition_of(stream, scope)).state.version(stream)
+
+    def position(self, *, scope: str | None = None, partition: int | None = None) -> int:
+        """The `seq` of the partition's last event, as of now."""
+        return self._fresh(self._scoped(scope, partition)).state.seq
+
+    def streams(self, prefix: str = "") -> Iterator[tuple[str, int]]:
+        """Names and versions, as of now."""
+        for number in range(self.partitions):
+            partition = self._fresh(number)
+            with partition.lock:
+                index = partition.state.index
+                names = [name for name in index.streams if name.startswith(prefix)]
+                found = [(name, index.version(name)) for name in names]
+            yield from found
+
+    def _scoped(self, scope: str | None, partition: int | None) -> int:
+        if scope is not None:
+            return partition_of(scope, self.partitions)
+        return partition or 0
+
+    # --- partitions ---------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """What waits to be decided is decided first."""
+        with self._lock:
+            self._is_closed = True
+            writers = list(self._writers.values())
+        for writer in writers:
+            writer.close()
+        self._log.close()
+
+    def _fresh(self, number: int) -> EventPartition:
+        partition = self._partition(number)
+        partition.catch_up()
+        return partition
+
+    def _partition(self, number: int) -> EventPartition:
+        found = self._known.get(number)
+        if found is None or self._is_closed:
+            with self._lock:
+                if self._is_closed:
+                    raise StoreClosed(topic=self.topic)
+                found = self._known.setdefault(number, self._made(number))
+        return found
+
+    def _made(self, number: int) -> EventPartition:
+        place = self._log.place(number)
+        state = PartitionState(place, command_ids_max=self._command_ids_max)
+        return EventPartition(self._log, number, state)
+
+    def _writer(self, number: int) -> PartitionWriter:
+        found = self._writers.get(number)
+        if found is None or self._is_closed:
+            partition = self._partition(number)
+            with self._lock:
+                made = PartitionWriter(partition, now=self._now)
+                found = self._writers.setdefault(number, made)
+        return found

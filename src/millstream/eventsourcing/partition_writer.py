@@ -1,0 +1,277 @@
+"""The one writer of a partition: takes decisions from many threads, runs them one after the other,
+many to a transaction, and answers when it is committed. A thin shell around `staging.py`.
+
+Whoever opens a partition fences the writer before it. A writer that was fenced, or does not know
+what became of its commit, opens the partition again, looks whether its events are there, and
+answers or decides again. Also who is refused is answered only then: it may have been refused for
+an event that was never committed.
+"""
+
+import os
+import random
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from datetime import datetime
+
+from millstream.base.errors import MillstreamError, Rejected, Retryable
+from millstream.base.log_clients import LogRefused, WriterFenced
+from millstream.base.quantity import MIB
+from millstream.eventsourcing.event_partition import EventPartition
+from millstream.eventsourcing.staging import Decided, Staging, Wish
+from millstream.eventsourcing.stored_event import Receipt
+from millstream.eventsourcing.transaction import FencedProducer
+
+# Decisions of one transaction: enough that its fixed cost (some ms) does not count.
+GROUP_DECISIONS_MAX = 4_000
+GROUP_BYTES_MAX = 16 * MIB
+# Decisions that may wait: who asks for more is held up.
+WAITING_MAX = 20_000
+# How often a group is tried, and how long it waits between: two who take a partition from each
+# other must get apart.
+TRIES_MAX = 30
+PAUSE_SECONDS_MIN, PAUSE_SECONDS_MAX = 0.002, 0.5
+CLOSE_SECONDS = 90.0
+
+Along = Callable[[FencedProducer, Decided | BaseException], None]
+
+
+class PartitionContended(Retryable):
+    def __init__(self, *, place: str, tries: int, reason: str) -> None:
+        super().__init__(
+            f"{place}: a decision was tried {tries} times, and its transaction did not come "
+            f"through ({reason}). Try it again with the same command id; if others write there "
+            "all the time, send them commands over the topic"
+        )
+        self.place, self.tries, self.reason = place, tries, reason
+
+
+class StoreClosed(Rejected):
+    def __init__(self, *, topic: str) -> None:
+        super().__init__(f"the event store of {topic} is closed: open another")
+        self.topic = topic
+
+
+class DecisionWaits(Rejected):
+    def __init__(self, *, place: str) -> None:
+        super().__init__(
+            f"{place}: a decision asked its own partition for another one, and would wait for "
+            "itself. Yield all events from one decision, or decide after it"
+        )
+        self.place = place
+
+
+@dataclass(slots=True)
+class Asked:
+    """A wish and who waits for it. `along` writes more into its transaction."""
+
+    wish: Wish
+    future: "Future[Receipt]"
+    along: Along | None = None
+    outcome: Decided | BaseException | None = None
+
+
+class PartitionWriter:
+    """Its thread starts with the first decision."""
+
+    def __init__(self, partition: EventPartition, *, now: Callable[[], datetime]) -> None:
+        self.partition, self._now = partition, now
+        self._place = partition.log.place(partition.number)
+        self._waiting: deque[Asked] = deque()
+        self._changed = threading.Condition()
+        self._is_closing = False
+        self._thread: threading.Thread | None = None
+        self._producer: FencedProducer | None = None
+        self._term = 0
+
+    # --- of any thread ------------------------------------------------------------------------
+
+    def submit(self, asked: Asked) -> None:
+        with self._changed:
+            if self._thread is threading.current_thread():
+                raise DecisionWaits(place=self._place)
+            while len(self._waiting) >= WAITING_MAX and not self._is_closing:
+                self._changed.wait()
+            if self._is_closing:
+                raise StoreClosed(topic=self.partition.log.topic)
+            if self._thread is None:
+                self._thread = threading.Thread(
+                    target=self._run, name=f"events {self._place}", daemon=True
+                )
+                self._thread.start()
+            self._waiting.append(asked)
+            if len(self._waiting) == 1:
+                self._changed.notify_all()
+
+    def close(self) -> None:
+        """What waits is decided first."""
+        with self._changed:
+            self._is_closing = True
+            self._changed.notify_all()
+        if self._thread is not None:
+            self._thread.join(CLOSE_SECONDS)
+
+    # --- of its own thread --------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while group := self._next_group():
+            try:
+                self._serve(group)
+            except BaseException as error:  # nobody waits for ever, whatever it is
+                self._drop_producer()
+                for asked in group:
+                    if not asked.future.done():
+                        asked.future.set_exception(error)
+        self._drop_producer()
+
+    def _next_group(self) -> list[Asked]:
+        """Empty when it is closed."""
+        with self._changed:
+            while not self._waiting and not self._is_closing:
+                self._changed.wait()
+            count = min(len(self._waiting), GROUP_DECISIONS_MAX)
+            group = [self._waiting.popleft() for _ in range(count)]
+            self._changed.notify_all()
+        wanted = [asked for asked in group if asked.future.set_running_or_notify_cancel()]
+        return wanted if wanted or not group else self._next_group()
+
+    def _serve(self, group: Sequence[Asked]) -> None:
+        """Until each is answered; in more than one transaction, if they are large."""
+        left, unknown = list(group), None
+        for tried in range(TRIES_MAX):
+            try:
+                if self._producer is None:
+                    self._open()
+                    if unknown is not None and self._is_there(unknown):
+                        left = self._answered(left)
+                    unknown = None
+                while left:
+                    unknown = self._stage(left)
+                    self._commit(unknown, left)
+                    unknown, left = None, self._answered(left)
+                return
+            except (WriterFenced, LogRefused, Retryable) as error:
+                self._drop_producer()
+                if tried == TRIES_MAX - 1 or isinstance(error, LogRefused):
+                    raise self._given_up(tried + 1, error) from None
+                time.sleep(random.uniform(0, min(PAUSE_SECONDS_MAX, PAUSE_SECONDS_MIN * 2**tried)))
+
+    def _given_up(self, tries: int, error: MillstreamError) -> MillstreamError:
+        if isinstance(error, LogRefused):
+            return error
+        return PartitionContended(place=self._place, tries=tries, reason=str(error))
+
+    def _open(self) -> None:
+        """In this order: nobody else can commit any more, then all that is committed is read."""
+        log = self.partition.log
+        producer = FencedProducer(log.client, log.topic, self.partition.number)
+        try:
+            producer.open()
+            self.partition.catch_up()
+        except BaseException:
+            producer.close()
+            raise
+        self._producer, self._term = producer, self._term + 1
+
+    def _drop_producer(self) -> None:
+        if self._producer is not None:
+            self._producer.close()
+            self._producer = None
+
+    def _stage(self, left: Sequence[Asked]) -> Staging:
+        """As many as fit; the others have no outcome."""
+        partition = self.partition
+        staging = Staging(
+            partition.state,
+            read=partition.events,
+            now=self._now,
+            new_id=new_event_id,
+            term=self._term,
+        )
+        for asked in left:
+            asked.outcome = None
+        for asked in left:
+            try:
+                asked.outcome = staging.decide(asked.wish)
+            except Exception as error:
+                asked.outcome = error
+            if staging.size_bytes > GROUP_BYTES_MAX:
+                break
+        return staging
+
+    def _commit(self, staging: Staging, left: Sequence[Asked]) -> None:
+        producer, partition = self._producer, self.partition
+        assert producer is not None
+        alongs = [asked for asked in left if asked.along is not None and asked.outcome is not None]
+        if not staging.records and not alongs:
+            if not partition.is_fresh():  # who refuses must not be a zombie
+                raise WriterFenced(doing=f"answer for {self._place}")
+            return
+        producer.begin()
+        producer.put_events(staging.records)
+        for asked in alongs:
+            if asked.along is not None and asked.outcome is not None:
+                asked.along(producer, asked.outcome)
+        producer.commit()
+        self._settle(staging, producer)
+
+    def _settle(self, staging: Staging, producer: FencedProducer) -> None:
+        partition, count = self.partition, len(staging.records)
+        first = producer.offset_of_first(count)
+        if first is None:  # something else was written between: the log says where
+            partition.catch_up()
+            return
+        with partition.lock:
+            if partition.state.seq < staging.first_seq:
+                staging.settle(first)
+        partition.log.await_committed(partition.number, first + count + 1)
+
+    def _is_there(self, staging: Staging) -> bool:
+        """Whether a commit that was not answered came through: its first event is in the log."""
+        if not staging.records or self.partition.state.seq < staging.first_seq:
+            return False
+        ours = staging.first_event
+        return self.partition.event(staging.first_seq).hash == ours.hash
+
+    # --- answers ------------------------------------------------------------------------------
+
+    def _answered(self, left: Sequence[Asked]) -> list[Asked]:
+        """Those that have no outcome yet."""
+        for asked in left:
+            if isinstance(asked.outcome, Decided):
+                asked.future.set_result(self._receipt(asked.outcome))
+            elif asked.outcome is not None:
+                asked.future.set_exception(asked.outcome)
+        return [asked for asked in left if asked.outcome is None]
+
+    def _receipt(self, decided: Decided) -> Receipt:
+        partition = self.partition
+        is_repeat = decided.repeats is not None
+        if decided.repeats is not None:
+            seen = decided.repeats
+            events = list(partition.events(range(seen.first_seq, seen.first_seq + seen.count)))
+            last, version = events[-1].seq, events[-1].version
+            ids = tuple(event.id for event in events)
+        else:
+            last, version, ids = decided.seq, decided.version, decided.ids
+        return Receipt(
+            topic=partition.log.topic,
+            partition=partition.number,
+            offset=partition.state.offset_of(last) if last else -1,
+            stream=decided.stream,
+            version=version,
+            seq=last,
+            events=ids,
+            is_repeat=is_repeat,
+        )
+
+
+def new_event_id() -> str:
+    """A UUID of version 7: they rise with time."""
+    number = (time.time_ns() // 1_000_000) << 80 | int.from_bytes(os.urandom(10), "big")
+    number = number & ~(0xF << 76 | 0x3 << 62) | 0x7 << 76 | 0x2 << 62
+    text = f"{number:032x}"
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
