@@ -98,6 +98,10 @@ class OffsetRuns:
             self.offsets.append(offset)
             self._ahead = offset - seq
 
+    def load(self, seqs: Seqs, offsets: Seqs) -> None:
+        self.seqs, self.offsets = seqs, offsets
+        self._ahead = offsets[-1] - seqs[-1] if seqs else -1
+
     def offset_of(self, seq: int) -> int:
         at = bisect_right(self.seqs, seq) - 1
         return self.offsets[at] + seq - self.seqs[at]

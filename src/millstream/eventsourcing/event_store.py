@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from millstream.base.log_clients import Client
+from millstream.eventsourcing.chain_walk import ChainWalk, Finding
 from millstream.eventsourcing.event_log import EventLog
 from millstream.eventsourcing.event_partition import EventPartition
 from millstream.eventsourcing.partition_state import COMMAND_IDS_MAX, PartitionState
@@ -25,6 +26,7 @@ from millstream.eventsourcing.placement import partition_of, stream_key
 from millstream.eventsourcing.query import Condition, Query
 from millstream.eventsourcing.staging import Decision, Wish
 from millstream.eventsourcing.stored_event import Command, NewEvent, Receipt, StoredEvent
+from millstream.eventsourcing.subscription import Place, Subscription, Token
 
 
 def utc_now() -> datetime:
@@ -184,6 +186,44 @@ class EventStore:
                 found = [(name, index.version(name)) for name in names]
             yield from found
 
+    # --- follow and check ---------------------------------------------------------------------
+
+    def token(self) -> Token:
+        """For a subscription to what comes from now on."""
+        states = {number: self._fresh(number).state for number in range(self.partitions)}
+        return Token({number: Place(one.seq, one.end) for number, one in states.items()})
+
+    def subscribe(
+        self,
+        *,
+        after: Token | None = None,
+        where: Query | None = None,
+        follow: bool = True,
+        timeout: float | None = None,
+    ) -> Subscription:
+        """All events that match, and then those to come, unless `follow` is False."""
+        self._partition(0)  # unless it is closed
+        return Subscription(self._log, after=after, where=where, follow=follow, timeout=timeout)
+
+    def verify(self, stream: str | None = None, *, scope: str | None = None) -> Iterator[Finding]:
+        """Walk the chains of hashes, of one stream or of all, and tell what does not follow."""
+        if stream is None:
+            for number in range(self.partitions):
+                yield from self._verify_all(number)
+            return
+        partition = self._fresh(self.partition_of(stream, scope))
+        with partition.lock:
+            seqs = partition.state.index.of_stream(stream, after=0, upto=None, position=None)
+        walk = ChainWalk(partition.number, is_cut=True, is_one_stream=True)
+        for records in partition.records(seqs):
+            yield from walk.take_all(records)
+
+    def _verify_all(self, number: int) -> Iterator[Finding]:
+        committed = self._log.committed(number)
+        walk = ChainWalk(number, is_cut=committed.start > 0)
+        for records, _ in self._log.scan(number, committed):
+            yield from walk.take_all(records)
+
     def _scoped(self, scope: str | None, partition: int | None) -> int:
         if scope is not None:
             return partition_of(scope, self.partitions)
@@ -196,8 +236,11 @@ class EventStore:
         with self._lock:
             self._is_closed = True
             writers = list(self._writers.values())
+            partitions = list(self._known.values())
         for writer in writers:
             writer.close()
+        for partition in partitions:
+            partition.close()
         self._log.close()
 
     def _fresh(self, number: int) -> EventPartition:
@@ -215,9 +258,13 @@ class EventStore:
         return found
 
     def _made(self, number: int) -> EventPartition:
-        place = self._log.place(number)
-        state = PartitionState(place, command_ids_max=self._command_ids_max)
-        return EventPartition(self._log, number, state)
+        place, ids_max, folder = self._log.place(number), self._command_ids_max, self._index_dir
+        return EventPartition(
+            self._log,
+            number,
+            lambda: PartitionState(place, command_ids_max=ids_max),
+            index_path=None if folder is None else folder / f"{self.topic}-{number}.events",
+        )
 
     def _writer(self, number: int) -> PartitionWriter:
         found = self._writers.get(number)

@@ -16,12 +16,13 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Protocol
 
 from millstream.base.errors import MillstreamError, Rejected, Retryable
 from millstream.base.log_clients import LogRefused, WriterFenced
 from millstream.base.quantity import MIB
 from millstream.eventsourcing.event_partition import EventPartition
-from millstream.eventsourcing.staging import Decided, Staging, Wish
+from millstream.eventsourcing.staging import Decided, ReadEvents, Staging, Wish
 from millstream.eventsourcing.stored_event import Receipt
 from millstream.eventsourcing.transaction import FencedProducer
 
@@ -36,7 +37,19 @@ TRIES_MAX = 30
 PAUSE_SECONDS_MIN, PAUSE_SECONDS_MAX = 0.002, 0.5
 CLOSE_SECONDS = 90.0
 
-Along = Callable[[FencedProducer, Decided | BaseException], None]
+
+class Along(Protocol):
+    """What someone writes into the transaction of a decision, beside its events: a refusal too is
+    told that way, and how far the reader has come who asked for it."""
+
+    def is_over(self, term: int) -> bool:
+        """Whether it must not be decided here (any more): another has done it. `term` is new each
+        time that the partition was opened: then what is committed may be other than it was."""
+
+    def write(self, producer: FencedProducer, outcome: Receipt | BaseException) -> None: ...
+
+    def end(self, producer: FencedProducer) -> None:
+        """Called of the last one in a transaction, when all are written."""
 
 
 class PartitionContended(Retryable):
@@ -53,6 +66,12 @@ class StoreClosed(Rejected):
     def __init__(self, *, topic: str) -> None:
         super().__init__(f"the event store of {topic} is closed: open another")
         self.topic = topic
+
+
+class TakenOver(Retryable):
+    def __init__(self, *, place: str) -> None:
+        super().__init__(f"{place}: it is decided by another writer, or was already")
+        self.place = place
 
 
 class DecisionWaits(Rejected):
@@ -148,7 +167,7 @@ class PartitionWriter:
                     if unknown is not None and self._is_there(unknown):
                         left = self._answered(left)
                     unknown = None
-                while left:
+                while left := self._wanted(left):
                     unknown = self._stage(left)
                     self._commit(unknown, left)
                     unknown, left = None, self._answered(left)
@@ -158,6 +177,16 @@ class PartitionWriter:
                 if tried == TRIES_MAX - 1 or isinstance(error, LogRefused):
                     raise self._given_up(tried + 1, error) from None
                 time.sleep(random.uniform(0, min(PAUSE_SECONDS_MAX, PAUSE_SECONDS_MIN * 2**tried)))
+
+    def _wanted(self, left: Sequence[Asked]) -> list[Asked]:
+        """Without those that another writer has taken over."""
+        wanted = []
+        for asked in left:
+            if asked.along is not None and asked.along.is_over(self._term):
+                asked.future.set_exception(TakenOver(place=self._place))
+            else:
+                wanted.append(asked)
+        return wanted
 
     def _given_up(self, tries: int, error: MillstreamError) -> MillstreamError:
         if isinstance(error, LogRefused):
@@ -205,18 +234,48 @@ class PartitionWriter:
     def _commit(self, staging: Staging, left: Sequence[Asked]) -> None:
         producer, partition = self._producer, self.partition
         assert producer is not None
-        alongs = [asked for asked in left if asked.along is not None and asked.outcome is not None]
+        alongs = [
+            (asked.along, asked.outcome)
+            for asked in left
+            if asked.along is not None and asked.outcome is not None
+        ]
         if not staging.records and not alongs:
             if not partition.is_fresh():  # who refuses must not be a zombie
                 raise WriterFenced(doing=f"answer for {self._place}")
             return
         producer.begin()
         producer.put_events(staging.records)
-        for asked in alongs:
-            if asked.along is not None and asked.outcome is not None:
-                asked.along(producer, asked.outcome)
+        if alongs:
+            self._write_along(staging, producer, alongs)
         producer.commit()
         self._settle(staging, producer)
+
+    def _write_along(
+        self,
+        staging: Staging,
+        producer: FencedProducer,
+        alongs: Sequence[tuple[Along, Decided | BaseException]],
+    ) -> None:
+        """An answer says where the events are: so these are in the log first."""
+        producer.flush()
+        first = producer.offset_of_first(len(staging.records))
+        for along, outcome in alongs:
+            if isinstance(outcome, Decided):
+                along.write(producer, self._staged_receipt(outcome, staging, producer, first))
+            else:
+                along.write(producer, outcome)
+        alongs[-1][0].end(producer)
+
+    def _staged_receipt(
+        self, decided: Decided, staging: Staging, producer: FencedProducer, first: int | None
+    ) -> Receipt:
+        def offset_of(seq: int) -> int:
+            if seq < staging.first_seq:
+                return self.partition.state.offset_of(seq)
+            # Whoever waits until this is read has waited for the event.
+            return producer.last_offset if first is None else first + seq - staging.first_seq
+
+        return self._receipt(decided, staging.events_at, offset_of)
 
     def _settle(self, staging: Staging, producer: FencedProducer) -> None:
         partition, count = self.partition, len(staging.records)
@@ -242,17 +301,21 @@ class PartitionWriter:
         """Those that have no outcome yet."""
         for asked in left:
             if isinstance(asked.outcome, Decided):
-                asked.future.set_result(self._receipt(asked.outcome))
+                partition = self.partition
+                found = self._receipt(asked.outcome, partition.events, partition.state.offset_of)
+                asked.future.set_result(found)
             elif asked.outcome is not None:
                 asked.future.set_exception(asked.outcome)
         return [asked for asked in left if asked.outcome is None]
 
-    def _receipt(self, decided: Decided) -> Receipt:
+    def _receipt(
+        self, decided: Decided, read: ReadEvents, offset_of: Callable[[int], int]
+    ) -> Receipt:
         partition = self.partition
         is_repeat = decided.repeats is not None
         if decided.repeats is not None:
             seen = decided.repeats
-            events = list(partition.events(range(seen.first_seq, seen.first_seq + seen.count)))
+            events = list(read(range(seen.first_seq, seen.first_seq + seen.length)))
             last, version = events[-1].seq, events[-1].version
             ids = tuple(event.id for event in events)
         else:
@@ -260,7 +323,7 @@ class PartitionWriter:
         return Receipt(
             topic=partition.log.topic,
             partition=partition.number,
-            offset=partition.state.offset_of(last) if last else -1,
+            offset=offset_of(last) if last else -1,
             stream=decided.stream,
             version=version,
             seq=last,

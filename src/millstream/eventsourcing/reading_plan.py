@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from millstream.base.offsets import OffsetRange
-from millstream.eventsourcing.partition_state import PartitionState
+from millstream.eventsourcing.partition_state import PartitionState, ReadRecords
 
 # To read on over so many offsets takes as long as to ask for others.
 GAP_OFFSETS_MAX = 500
@@ -22,10 +22,12 @@ class Scan:
     offsets: frozenset[int] | None
 
 
-def plan_scans(seqs: Sequence[int], state: PartitionState) -> tuple[list[Scan], list[bytes]]:
-    """For rising numbers: what to read, and the values that are in memory."""
+def plan_scans(seqs: Sequence[int], state: PartitionState) -> tuple[list[Scan], ReadRecords]:
+    """For rising numbers: what to read, and what is in memory."""
     known = bisect_left(seqs, state.recent.first_seq)
-    old, recent = seqs[:known], [state.recent.value(seq) for seq in seqs[known:]]
+    old, new = seqs[:known], seqs[known:]
+    values = [state.recent.value(seq) for seq in new]
+    recent = ReadRecords([state.offset_of(seq) for seq in new], values)
     scans: list[Scan] = []
     for start in range(0, len(old), CHUNK_EVENTS):
         _add_chunk(scans, old[start : start + CHUNK_EVENTS], state)

@@ -16,6 +16,7 @@ import msgspec
 from millstream.base.errors import Rejected
 from millstream.eventsourcing.event_index import EventIndex
 from millstream.eventsourcing.partition_state import PartitionState, SeenCommand
+from millstream.eventsourcing.placement import stream_key
 from millstream.eventsourcing.query import Condition, ConditionFailed, Query
 from millstream.eventsourcing.stored_event import (
     Command,
@@ -115,6 +116,10 @@ class StreamHead:
         """Of all streams of the partition that the query matches, with `seq` above `after`."""
         return self._staging.matching(query, after)
 
+    def of(self, stream: str) -> "StreamHead":
+        """That of another stream of the same partition, for who yields events of several."""
+        return StreamHead(stream, *self._staging.head(stream), self._staging)
+
 
 class Staging:
     """`records` are streams and values, in order. The state must not change meanwhile, or what
@@ -137,7 +142,7 @@ class Staging:
         self._index = EventIndex()
         self._heads: dict[str, tuple[int, bytes]] = {}
         self._commands: dict[str, tuple[Command, SeenCommand]] = {}
-        self._at = state.at
+        self._at, self._last_hash = state.at, state.last_hash
 
     @property
     def first_event(self) -> StoredEvent:
@@ -158,8 +163,10 @@ class Staging:
             self._check(wish.condition, wish.stream)
         found = wish.decision(StreamHead(wish.stream, version, before, self))
         events = self._taken(wish.stream, found)
-        ids = self._stage(wish, events, version, before) if events else ()
-        return Decided(wish.stream, version + len(events), self.seq, ids)
+        if wish.command is not None and any(event.stream is not None for event in events):
+            raise UnfitEvent(stream=wish.stream, reason="a command with an id is of one stream")
+        ids = self._stage(wish, events) if events else ()
+        return Decided(wish.stream, self.head(wish.stream)[0], self.seq, ids)
 
     def head(self, stream: str) -> tuple[int, bytes]:
         """Version and hash."""
@@ -171,6 +178,11 @@ class Staging:
         staged = self._index.streams.get(stream, ())
         skipped = max(0, after - self._state.version(stream))
         return chain(self._read(kept), self._staged(staged[skipped:]))
+
+    def events_at(self, seqs: Sequence[int]) -> Iterator[StoredEvent]:
+        """Of these numbers, which rise."""
+        kept = [seq for seq in seqs if seq < self.first_seq]
+        return chain(self._read(kept), self._staged(seqs[len(kept) :]))
 
     def matching(self, query: Query, after: int) -> Iterator[StoredEvent]:
         kept = list(self._state.index.matching(query, after=after, upto=self.first_seq - 1))
@@ -186,9 +198,9 @@ class Staging:
         state.runs.add(self.first_seq, offset)
         state.hashes.update({stream: hash for stream, (_, hash) in self._heads.items()})
         for command, seen in self._commands.values():
-            state.note_command(command, seen.stream, seen.first_seq, seen.count)
+            state.note_command(command, seen.stream, seen.first_seq, seen.length)
         state.recent.add(self.seq, [value for _, value in self.records])
-        state.seq, state.at = self.seq, self._at
+        state.seq, state.at, state.last_hash = self.seq, self._at, self._last_hash
         state.end = max(state.end, offset + len(self.records) + 1)
 
     def _seen(self, command: Command, stream: str) -> SeenCommand | None:
@@ -219,20 +231,22 @@ class Staging:
             raise UnfitEvent(stream=stream, reason=reason)
         for event in events:
             _check_event(event, stream)
+            if event.stream is not None:
+                stream_key(event.stream)
         return events
 
-    def _stage(
-        self, wish: Wish, events: Sequence[NewEvent], version: int, before: bytes
-    ) -> tuple[str, ...]:
+    def _stage(self, wish: Wish, events: Sequence[NewEvent]) -> tuple[str, ...]:
         """All of them, or none if one does not fit; returns their ids."""
-        stream, seq, at = wish.stream, self.seq, self._moment()
+        seq, at = self.seq, self._moment()
         values, ids = [], []
+        heads: dict[str, tuple[int, bytes]] = {}
         for number, event in enumerate(events, 1):
-            id = event.id or self._new_id()
+            id, stream = event.id or self._new_id(), event.stream or wish.stream
+            version, before = heads.get(stream) or self.head(stream)
             stored = StoredEvent(
                 seq=seq + number,
                 stream=stream,
-                version=version + number,
+                version=version + 1,
                 type=event.type,
                 type_version=event.type_version,
                 id=id,
@@ -243,15 +257,16 @@ class Staging:
                 meta=wish.meta or {},
             )
             value, before = _encoded(stored, before)
+            heads[stream] = version + 1, before
             values.append((stream, value))
             ids.append(id)
-        for number, event in enumerate(events, 1):
+        for number, ((stream, _), event) in enumerate(zip(values, events, strict=True), 1):
             self._index.add(seq + number, stream, event.type, event.tags)
         self.records += values
         self.size_bytes += sum(len(value) for _, value in values)
-        self._heads[stream] = version + len(events), before
+        self._heads.update(heads)
         if wish.command is not None:
-            seen = SeenCommand(wish.command.print, stream, seq + 1, len(events))
+            seen = SeenCommand(wish.command.print, wish.stream, seq + 1, len(events))
             self._commands[wish.command.id] = wish.command, seen
         return tuple(ids)
 

@@ -103,6 +103,19 @@ class FencedProducer:
                 except BufferError:
                     self._producer.poll(ROOM_SECONDS)
 
+    def flush(self) -> None:
+        """Wait until all that was put is in the log, though not committed."""
+        with self._translated("write"):
+            left = self._producer.flush(PATIENCE_SECONDS)
+        if left:
+            brokers, reason = str(self._client["bootstrap.servers"]), f"{left} records wait"
+            raise LogNotReached(brokers=brokers, doing=f"write to {self._topic}", reason=reason)
+
+    @property
+    def last_offset(self) -> int:
+        """Of the events that were put and are in the log."""
+        return self._last
+
     def move(self, offsets: Sequence[TopicPartition], group: Any) -> None:
         """How far a consumer group has read, as part of the open transaction."""
         with self._translated("write positions"):
