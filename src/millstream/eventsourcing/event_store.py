@@ -20,7 +20,11 @@ from millstream.base.log_clients import Client
 from millstream.eventsourcing.chain_walk import ChainWalk, Finding
 from millstream.eventsourcing.event_log import EventLog
 from millstream.eventsourcing.event_partition import EventPartition
-from millstream.eventsourcing.partition_state import COMMAND_IDS_MAX, PartitionState
+from millstream.eventsourcing.partition_state import (
+    COMMAND_IDS_MAX,
+    RECENT_BYTES_MAX,
+    PartitionState,
+)
 from millstream.eventsourcing.partition_writer import Along, Asked, PartitionWriter, StoreClosed
 from millstream.eventsourcing.placement import partition_of, stream_key
 from millstream.eventsourcing.query import Condition, Query
@@ -44,11 +48,13 @@ class EventStore:
         partitions: int | None = None,
         index_dir: Path | None = None,
         command_ids_max: int = COMMAND_IDS_MAX,
+        recent_bytes_max: int = RECENT_BYTES_MAX,
         now: Callable[[], datetime] = utc_now,
     ) -> None:
         self._log = EventLog(client, topic, partitions=partitions)
         self.topic, self.partitions = topic, self._log.partitions
-        self._index_dir, self._command_ids_max, self._now = index_dir, command_ids_max, now
+        self._index_dir, self._now = index_dir, now
+        self._command_ids_max, self._recent_bytes_max = command_ids_max, recent_bytes_max
         self._lock = threading.Lock()
         self._is_closed = False
         self._known: dict[int, EventPartition] = {}
@@ -258,11 +264,15 @@ class EventStore:
         return found
 
     def _made(self, number: int) -> EventPartition:
-        place, ids_max, folder = self._log.place(number), self._command_ids_max, self._index_dir
+        place, folder = self._log.place(number), self._index_dir
+        limits = {
+            "command_ids_max": self._command_ids_max,
+            "recent_bytes_max": self._recent_bytes_max,
+        }
         return EventPartition(
             self._log,
             number,
-            lambda: PartitionState(place, command_ids_max=ids_max),
+            lambda: PartitionState(place, **limits),
             index_path=None if folder is None else folder / f"{self.topic}-{number}.events",
         )
 

@@ -9,7 +9,7 @@ is missing, damaged or of another log is thrown away, and the log is read (docs/
 import os
 import sys
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime
 from hashlib import sha256
 from pathlib import Path
@@ -138,7 +138,7 @@ def _unpacked(lists: Lists) -> dict[str, Seqs]:
     return found
 
 
-def _to_bytes(numbers: Seqs | Sequence[int]) -> bytes:
+def _to_bytes(numbers: Seqs) -> bytes:
     written = array("q", numbers)
     if sys.byteorder == "big":
         written.byteswap()
