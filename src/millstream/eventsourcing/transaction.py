@@ -32,6 +32,7 @@ PRODUCER = {
     "partitioner": "murmur2_random",
     "queue.buffering.max.messages": 200_000,
     "batch.num.messages": 10_000,
+    "message.max.bytes": 1_040_000,  # less than what a broker takes (1,048,588)
 }
 ANY_PARTITION = -1
 
