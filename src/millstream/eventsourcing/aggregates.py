@@ -1,0 +1,266 @@
+"""All aggregates of one kind, over a store: commands are decided in the writer of their stream.
+
+    bank = Aggregates(Account, store)
+    bank["alice"].deposit(100, id="req-1")      # a receipt; a retry with the same id is a no-op
+    bank["alice"].state().balance
+    await bank.aio["alice"].deposit(5)
+
+Joins the pure parts (commands, folds, replay, snapshots) to the store; decides nothing itself.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass
+from datetime import datetime
+from hashlib import sha256
+from typing import Any, Final, Generic, TypeVar, cast
+
+from millstream.base.errors import Rejected
+from millstream.eventsourcing.acting import WORDS, said
+from millstream.eventsourcing.aggregate import Aggregate, require_aggregate
+from millstream.eventsourcing.command_calls import Call, call_of
+from millstream.eventsourcing.event_store import EventStore
+from millstream.eventsourcing.event_types import EventTypes, Sealing
+from millstream.eventsourcing.history import Happening, happenings
+from millstream.eventsourcing.kept_states import STATES_MAX
+from millstream.eventsourcing.placement import stream_key
+from millstream.eventsourcing.snapshots import SnapshotTopic
+from millstream.eventsourcing.states import Deciding, Shunning, States
+from millstream.eventsourcing.stored_event import Command, Receipt
+from millstream.eventsourcing.upcasting import require_steps
+
+AggregateT = TypeVar("AggregateT", bound=Aggregate)
+
+SEPARATOR: Final = ":"
+SNAPSHOT_EVERY = 200
+PRINT_LENGTH: Final = 16
+
+
+class BadAggregateId(Rejected):
+    def __init__(self, *, aggregate: str, found: object) -> None:
+        super().__init__(f"{aggregate}[{found!r}]: an id is a text that is not empty")
+        self.aggregate, self.found = aggregate, found
+
+
+class BadCommandId(Rejected):
+    def __init__(self, *, aggregate: str, found: object) -> None:
+        super().__init__(f"{aggregate}: id={found!r}: the id of a command is a text")
+        self.aggregate, self.found = aggregate, found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """What a call says beside the command's own arguments."""
+
+    id: str | None = None
+    expect: int | None = None
+    meta: Mapping[str, str]
+
+
+class Aggregates(Generic[AggregateT]):
+    """Thread-safe. `name` is the first part of their streams' names."""
+
+    def __init__(
+        self,
+        kind: type[AggregateT],
+        store: EventStore,
+        *,
+        snapshots: SnapshotTopic | None = None,
+        snapshot_every: int = SNAPSHOT_EVERY,
+        states_max: int = STATES_MAX,
+        sealing: Sealing | None = None,
+    ) -> None:
+        self.kind = kind
+        self.plan = require_aggregate(kind).__plan__
+        require_steps(self.plan.kinds)
+        self.name, self.store = self.plan.name, store
+        self.types = EventTypes(self.plan.kinds, sealing=sealing)
+        self._states = States(
+            kind,
+            self.types,
+            store,
+            snapshots=snapshots,
+            snapshot_every=snapshot_every,
+            states_max=states_max,
+        )
+
+    def __repr__(self) -> str:
+        return f"<Aggregates of {self.name} in {self.store.topic}>"
+
+    def __getitem__(self, id: str) -> "Handle[AggregateT]":
+        return Handle(self, id, self.stream(id))
+
+    @property
+    def aio(self) -> "AsyncAggregates[AggregateT]":
+        """The same, for asyncio."""
+        return AsyncAggregates(self)
+
+    def __iter__(self) -> Iterator[str]:
+        """The ids of all that have a history."""
+        prefix = self.name + SEPARATOR
+        return (stream.removeprefix(prefix) for stream, _ in self.store.streams(prefix))
+
+    def __contains__(self, id: str) -> bool:
+        return self.store.version(self.stream(id)) > 0
+
+    def stream(self, id: str) -> str:
+        if not isinstance(id, str) or not id:
+            raise BadAggregateId(aggregate=self.name, found=id)
+        name = self.name + SEPARATOR + id
+        stream_key(name)
+        return name
+
+    def forget_states(self) -> None:
+        """Drop what is kept in memory; it is made anew of events."""
+        self._states.forget()
+
+    # --- commands -----------------------------------------------------------------------------
+
+    def call(self, command: str, *arguments: Any, **named: Any) -> tuple[Call, Terms]:
+        """A command as it was called, taken apart; refused if it does not fit."""
+        id, expect = named.pop("id", None), named.pop("expect", None)
+        meta = said({word: named.pop(word, None) for word in WORDS})
+        call = call_of(self.plan, command, arguments, named)
+        if id is not None and (not isinstance(id, str) or not id):
+            raise BadCommandId(aggregate=self.name, found=id)
+        return call, Terms(id=id, expect=expect, meta={"command": command, **meta})
+
+    def submit(self, id: str, call: Call, terms: Terms, **more: Any) -> "Future[Receipt]":
+        """Decided by the writer, in the order of calls. `more` is handed to the store."""
+        decision = self._states.deciding(id, self.stream(id), call)
+        future = self._asked(decision, terms, call, **more)
+        future.add_done_callback(decision.settle)
+        return future
+
+    def run(self, id: str, call: Call, terms: Terms) -> Receipt:
+        decision = self._states.deciding(id, self.stream(id), call)
+        future = self._asked(decision, terms, call)
+        receipt = future.result()
+        decision.settle(future)  # before the next look at the state
+        return receipt
+
+    def shunning(self, id: str, event_id: str, *, meta: Mapping[str, str]) -> "Future[Receipt]":
+        why = meta.get("why", "")
+        decision = self._states.shunning(id, self.stream(id), event_id, why=why)
+        return self._asked(decision, Terms(meta={"command": "shun", **meta}))
+
+    def _asked(
+        self, decision: Deciding | Shunning, terms: Terms, call: Call | None = None, **more: Any
+    ) -> "Future[Receipt]":
+        command = None
+        if terms.id is not None and call is not None:
+            command = Command(id=terms.id, print=print_of(call))
+        return self.store.submit(
+            decision.stream,
+            decision,
+            expect=terms.expect,
+            command=command,
+            meta=terms.meta,
+            **more,
+        )
+
+    # --- reading ------------------------------------------------------------------------------
+
+    def state(
+        self, id: str, *, version: int | None = None, at: datetime | None = None
+    ) -> AggregateT:
+        found = self._states.read(id, self.stream(id), version=version, at=at)
+        return cast(AggregateT, found)
+
+    def history(self, id: str) -> list[Happening]:
+        return happenings(self.store.read(self.stream(id)), self.types)
+
+
+def print_of(call: Call) -> str:
+    """Tells the same command from another with its id."""
+    return sha256(call.encoded()).hexdigest()[:PRINT_LENGTH]
+
+
+class Handle(Generic[AggregateT]):
+    """One aggregate by its id. Every command of its class is a method here that gives a receipt.
+
+    Beside its own arguments each takes: `id`, under which a retry is a no-op; `expect`, the version
+    that the stream must have; `by`, `why`, `causation` and `correlation`, which are kept with its
+    events.
+    """
+
+    __slots__ = ("_all", "id", "stream")
+
+    def __init__(self, all: Aggregates[AggregateT], id: str, stream: str) -> None:
+        self._all, self.id, self.stream = all, id, stream
+
+    def __repr__(self) -> str:
+        return f"<{self.stream} in {self._all.store.topic}>"
+
+    def __getattr__(self, command: str) -> Callable[..., Receipt]:
+        require_command(self._all, command)
+
+        def run(*arguments: Any, **named: Any) -> Receipt:
+            return self._all.run(self.id, *self._all.call(command, *arguments, **named))
+
+        return run
+
+    @property
+    def version(self) -> int:
+        """As of now; 0 before its first event."""
+        return self._all.store.version(self.stream)
+
+    def state(self, *, version: int | None = None, at: datetime | None = None) -> AggregateT:
+        """As it is now, or as it was at a version or a time."""
+        return self._all.state(self.id, version=version, at=at)
+
+    def history(self) -> list[Happening]:
+        """Every event: what, when, by whom and why."""
+        return self._all.history(self.id)
+
+    def shun(self, event_id: str, **words: str | None) -> Receipt:
+        """From now on the event does not count, though it stays. Say `why`, and `by` whom."""
+        return self._all.shunning(self.id, event_id, meta=said(words)).result()
+
+
+class AsyncAggregates(Generic[AggregateT]):
+    def __init__(self, all: Aggregates[AggregateT]) -> None:
+        self._all = all
+
+    def __getitem__(self, id: str) -> "AsyncHandle[AggregateT]":
+        return AsyncHandle(self._all, id, self._all.stream(id))
+
+
+class AsyncHandle(Generic[AggregateT]):
+    """As `Handle`; what is asked of the store is awaited."""
+
+    __slots__ = ("_all", "id", "stream")
+
+    def __init__(self, all: Aggregates[AggregateT], id: str, stream: str) -> None:
+        self._all, self.id, self.stream = all, id, stream
+
+    def __repr__(self) -> str:
+        return f"<{self.stream} in {self._all.store.topic}, for asyncio>"
+
+    def __getattr__(self, command: str) -> Callable[..., Awaitable[Receipt]]:
+        require_command(self._all, command)
+
+        async def run(*arguments: Any, **named: Any) -> Receipt:
+            call, terms = self._all.call(command, *arguments, **named)
+            return await asyncio.wrap_future(self._all.submit(self.id, call, terms))
+
+        return run
+
+    async def version(self) -> int:
+        return await asyncio.to_thread(self._all.store.version, self.stream)
+
+    async def state(self, *, version: int | None = None, at: datetime | None = None) -> AggregateT:
+        return await asyncio.to_thread(self._all.state, self.id, version=version, at=at)
+
+    async def history(self) -> list[Happening]:
+        return await asyncio.to_thread(self._all.history, self.id)
+
+    async def shun(self, event_id: str, **words: str | None) -> Receipt:
+        return await asyncio.wrap_future(self._all.shunning(self.id, event_id, meta=said(words)))
+
+
+def require_command(all: Aggregates[Any], command: str) -> None:
+    """An AttributeError as well, so that `hasattr` and the like work as they should."""
+    if command not in all.plan.commands:
+        call_of(all.plan, command, (), {})
