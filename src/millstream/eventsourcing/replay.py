@@ -30,10 +30,11 @@ LOOK_BACK_GROWTH = 4
 class HistoryGone(Rejected):
     """Not a damage: retention took what a closing event had made dispensable."""
 
-    def __init__(self, *, stream: str, version: int, found: int) -> None:
+    def __init__(self, *, stream: str, version: int, found: int | None = None) -> None:
+        oldest = "" if found is None else f" (the next one is {found})"
         super().__init__(
-            f"stream {stream}: its events from version {version} on are not all there any more "
-            f"(the oldest is {found}). The state can be told from the next closing event on"
+            f"stream {stream}: version {version} is not there any more{oldest}. The state can be "
+            "told from the next closing event on"
         )
         self.stream, self.version, self.found = stream, version, found
 
@@ -111,9 +112,12 @@ def replayed(
         count(aggregate, start)
         try:
             _advance(aggregate, types, read(start), stream, shunned)
-            return aggregate
+            break
         except _ShunMet:
             shunned |= shuns(read(start)).keys()
+    if head is not None and aggregate.version < head:
+        raise HistoryGone(stream=stream, version=head)
+    return aggregate
 
 
 def shuns(events: Iterator[StoredEvent]) -> Mapping[str, Shunned]:

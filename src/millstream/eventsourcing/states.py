@@ -21,6 +21,7 @@ from millstream.eventsourcing.fold_print import fold_print
 from millstream.eventsourcing.kept_states import KeptState, KeptStates
 from millstream.eventsourcing.partition_writer import new_event_id
 from millstream.eventsourcing.replay import (
+    HistoryGone,
     Read,
     Shunned,
     brought_up,
@@ -222,7 +223,16 @@ class States:
         if base is not None:
             return brought_up(base, self.types, reading, stream=stream, head=head)
         upto = None if at is not None else head
-        return replayed(self.kind, self.types, reading, id=id, stream=stream, head=upto)
+        found = replayed(self.kind, self.types, reading, id=id, stream=stream, head=upto)
+        if at is not None and found.version == 0:
+            self._require_beginning(stream)
+        return found
+
+    def _require_beginning(self, stream: str) -> None:
+        """Before a stream's first event it is as new; before the oldest that is left, unknown."""
+        oldest = next(self._store.read(stream), None)
+        if oldest is not None and oldest.version > 1:
+            raise HistoryGone(stream=stream, version=1, found=oldest.version)
 
     def _head(self, stream: str, version: int | None) -> int:
         found = self._store.version(stream)

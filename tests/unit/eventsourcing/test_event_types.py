@@ -199,7 +199,7 @@ def test_an_upcast_gives_a_dict() -> None:
     class Moved:
         to: str
 
-    upcast(Moved, from_version=1)(lambda data: [data])  # type: ignore[arg-type,return-value]
+    upcast(Moved, from_version=1)(lambda data: [data])  # type: ignore[type-var]
     with pytest.raises(UpcastFailed, match="and not a dict"):
         EventTypes([Moved]).decode(stored("Moved", b"{}", 1))
 
@@ -216,7 +216,7 @@ def test_a_missing_step_is_an_error_at_registration() -> None:
 
 @pytest.mark.parametrize("version", [0, 3, 4])
 def test_a_step_is_from_a_version_before(version: int) -> None:
-    with pytest.raises(BadDeclaration, match="Withdrawn|money-withdrawn"):
+    with pytest.raises(BadDeclaration, match="from_version="):
         upcast(Withdrawn, from_version=version)
 
 
