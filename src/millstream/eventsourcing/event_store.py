@@ -211,6 +211,16 @@ class EventStore:
         self._partition(0)  # unless it is closed
         return Subscription(self._log, after=after, where=where, follow=follow, timeout=timeout)
 
+    def token_behind(self, seq: int, *, partition: int = 0) -> Token:
+        """To go on behind an event of a partition, for who has kept its number alone."""
+        if seq <= 0:
+            return Token()
+        found = self._fresh(partition)
+        with found.lock:
+            known = min(seq, found.state.seq)
+            offset = found.state.offset_of(known) + 1 if known else 0
+        return Token({partition: Place(known, offset)})
+
     def verify(self, stream: str | None = None, *, scope: str | None = None) -> Iterator[Finding]:
         """Walk the chains of hashes, of one stream or of all, and tell what does not follow."""
         if stream is None:
