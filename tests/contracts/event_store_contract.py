@@ -359,7 +359,9 @@ class EventStoreContract:
 
     # --- what is derived ----------------------------------------------------------------------
 
-    def test_a_store_starts_from_its_index_file(self, open_store: Any, tmp_path: Path) -> None:
+    def test_a_store_starts_from_its_index_file(
+        self, open_store: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
         with indexed(open_store(index_dir=tmp_path)) as store:
             for number in range(1_200):
                 store.submit(f"Cart:{number % 40}", lambda _head: facts(1))
@@ -371,6 +373,7 @@ class EventStoreContract:
         assert store.version("Cart:1") == 32
         assert [event.version for event in store.read("Cart:1")] == list(range(1, 33))
         assert store.append("Cart:1", facts(1), command=Command(id="req-1")).is_repeat
+        assert "made again" not in caplog.text
 
     @pytest.mark.parametrize("at", [0, 20, 60, -1])
     def test_a_damaged_index_is_made_again(

@@ -265,6 +265,7 @@ class Staging:
         self.records += values
         self.size_bytes += sum(len(value) for _, value in values)
         self._heads.update(heads)
+        self._last_hash = before
         if wish.command is not None:
             seen = SeenCommand(wish.command.print, wish.stream, seq + 1, len(events))
             self._commands[wish.command.id] = wish.command, seen
