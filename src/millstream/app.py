@@ -16,11 +16,13 @@ clusters; then nothing is started.
 
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
+from millstream.aggregates import AppEvents
 from millstream.base.declared import (
     BadDeclaration,
     DeclaredTable,
@@ -37,6 +39,7 @@ from millstream.client_protection import protection_config
 from millstream.declarations import Columns, Duration, columns, declared_table, declared_topic
 from millstream.declared_views import DeclaredViews
 from millstream.embedded import Broker, BrokerDidNotStart
+from millstream.forgetting import Forgetting
 from millstream.jobs import Jobs
 from millstream.processing.jobs.catalog import Catalog
 from millstream.processing.jobs.job import (
@@ -58,6 +61,11 @@ from millstream.settings import ClientSettings, is_given, load
 if TYPE_CHECKING:
     from millstream.capture.change_stream import ChangeStream
     from millstream.capture.definition import AtRetainedMax, Load, Mode
+    from millstream.eventsourcing.aggregate import Aggregate
+    from millstream.eventsourcing.aggregates import Aggregates
+    from millstream.eventsourcing.event_store import EventStore
+    from millstream.eventsourcing.forgetting import Erasure
+    from millstream.eventsourcing.key_store import KeyStore
     from millstream.processing.jobs.progress import JobProgress
     from millstream.schemas.protobuf_message import GivenMessage
     from millstream.views.sql import Parameters
@@ -65,6 +73,7 @@ if TYPE_CHECKING:
     from millstream.views.view import View
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
+AggregateT = TypeVar("AggregateT", bound="Aggregate")
 
 # The rows of a batch may pass through the driver, with a gigabyte or so for a million.
 VIEW_RECORDS_MAX = 1_000_000
@@ -99,7 +108,15 @@ class App:
     shop.millstream` once, and set MILLSTREAM_BROKERS for each.
     """
 
-    def __init__(self, name: str, *, data: str | Path | None = None, brokers: str | None = None):
+    def __init__(
+        self,
+        name: str,
+        *,
+        data: str | Path | None = None,
+        brokers: str | None = None,
+        keyring: "str | Path | KeyStore | None" = None,
+    ):
+        """`keyring`: where the keys to personal data are kept, if not beside the data."""
         self.name = app_name(name)
         self.data = Path(f"{name}.millstream" if data is None else data)
         self._brokers = brokers
@@ -124,6 +141,20 @@ class App:
             views=self.views,
             client_config=lambda: self.client_config,
             owns_broker=lambda: self._broker is not None,
+        )
+
+        self.forgetting = Forgetting(
+            app=self.name,
+            data=self.data,
+            keyring=keyring,
+            client_config=lambda: self.client_config,
+        )
+        self.events = AppEvents(
+            self.catalog,
+            app=self.name,
+            data=self.data,
+            forgetting=self.forgetting,
+            client_config=lambda: self.client_config,
         )
 
     def __repr__(self) -> str:
@@ -355,6 +386,61 @@ class App:
         """
         return self.captures.changes(table, since=since, follow=follow, timeout_s=timeout)
 
+    # --- events -------------------------------------------------------------------------------
+
+    def aggregates(
+        self,
+        kind: "type[AggregateT]",
+        *,
+        partitions: int | None = None,
+        snapshot_every: int | None = None,
+    ) -> "Aggregates[AggregateT]":
+        """The aggregates of a class, by id: `app.aggregates(Account)["alice"].deposit(100)`.
+
+        The same object each time. `partitions`: of the topic of events, if it is made now; all
+        aggregates of the app share it. `snapshot_every`: events between two snapshots of a stream.
+        """
+        return self.events.declare(kind, partitions=partitions, snapshot_every=snapshot_every)
+
+    def event_store(self, *, partitions: int | None = None) -> "EventStore":
+        """The store of this app's events: streams, queries, subscriptions, without aggregates."""
+        self.events.require_partitions(partitions)
+        return self.events.store()
+
+    def acting(
+        self,
+        *,
+        by: str | None = None,
+        why: str | None = None,
+        causation: str | None = None,
+        correlation: str | None = None,
+    ) -> "AbstractContextManager[None]":
+        """Who acts and why, kept with the events of all commands in the block."""
+        from millstream.eventsourcing.acting import acting
+
+        return acting(by=by, why=why, causation=causation, correlation=correlation)
+
+    # --- personal data ------------------------------------------------------------------------
+
+    def forget(self, subject: str, *, why: str = "", by: str = "") -> "Erasure":
+        """Make all personal data of a subject unreadable for good, wherever it was copied to.
+
+        Its key is destroyed, so that log, snapshots, views, feeds, archives and backups hold what
+        nobody can open. Nothing personal is stored for it until `consent`. Gives a report.
+        """
+        return self.forgetting.forget([subject], by=by, why=why)[0]
+
+    def consent(self, subject: str, *, why: str = "", by: str = "") -> bool:
+        """A subject that was forgotten may be stored again; what was forgotten stays so.
+
+        Whether it had been forgotten.
+        """
+        return self.forgetting.consent(subject, by=by, why=why)
+
+    def reveal(self, value: Any) -> Any:
+        """A value, row or list of rows with all that is sealed in it opened, or FORGOTTEN."""
+        return self.forgetting.reveal(value)
+
     # --- jobs ---------------------------------------------------------------------------------
 
     def job(
@@ -508,6 +594,8 @@ class App:
         """Stop jobs and captures, close queues, stop Spark and the broker if they are ours."""
         self.jobs.close()
         self.captures.stop()
+        self.events.close()
+        self.forgetting.close()
         with self._lock:
             queues, self._queues = self._queues, {}
             publisher, self._publisher = self._publisher, None

@@ -22,7 +22,8 @@ LAYERS = [
     {"passwords", "settings"},
     {"capture_processes", "client_protection", "declarations", "declared_views"}
     | {"publishing", "running"},
-    {"captures", "embedded", "jobs"},
+    {"captures", "embedded", "forgetting", "jobs"},
+    {"aggregates"},
     {"app"},
     {"commands"},
     {"cli", "testing", "__init__"},
@@ -48,6 +49,7 @@ PURE_FILES = {
         "status",
     ),
     "capture/load": ("course", "plan", "progress", "table_course", "window"),
+    "eventsourcing": ("key_book", "personal", "sealed_events", "sealing"),
     "queues": (
         "access",
         "acknowledgements",

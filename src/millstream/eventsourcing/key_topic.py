@@ -72,10 +72,17 @@ class KeyTopic:
     ) -> None:
         self.client, self.name, self._pause = client, name, pause
         self.book = KeyBook()
-        self._topics = Topics(client)
+        self._made_topics: Topics | None = None
         self._consumer: Any = None
         self._producer: Any = None
         self._read_to = 0
+
+    @property
+    def _topics(self) -> Topics:
+        """Connects when it is first used."""
+        if self._made_topics is None:
+            self._made_topics = Topics(self.client)
+        return self._made_topics
 
     def refresh(self) -> None:
         """Read all that is committed as of now."""
@@ -84,14 +91,21 @@ class KeyTopic:
         end = self._topics.committed_ends(self.name, [0])[0]
         deadline = time.monotonic() + PATIENCE_SECONDS
         while self._read_to < end:
-            with translated(self.client, doing=f"read {self.name}"):
-                found = self._consumer.consume(MESSAGES_MAX, POLL_SECONDS)
+            found = self._consumed()
             for message in found:
                 self._take(message)
             if found:
                 deadline = time.monotonic() + PATIENCE_SECONDS
             elif time.monotonic() > deadline:
                 raise self._not_reached("its end was not reached in time")
+
+    def _consumed(self) -> list[Message]:
+        """What is there; if nothing is, what comes next."""
+        with translated(self.client, doing=f"read {self.name}"):
+            found: list[Message] = self._consumer.consume(MESSAGES_MAX, 0)
+            if not found and (one := self._consumer.poll(POLL_SECONDS)) is not None:
+                found = [one]
+        return found
 
     def change(self, decide: Decide) -> None:
         """Commit what is decided by what is committed; nothing if it is nothing."""

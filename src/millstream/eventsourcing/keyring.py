@@ -8,6 +8,7 @@ destroyed. So whatever old segments of the topic and backups still have of a for
 cannot be unwrapped by anything that is left (key_book.py has the steps).
 """
 
+import hmac
 import os
 import threading
 import time
@@ -20,7 +21,7 @@ from uuid import uuid4
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from millstream.base.errors import Corrupt
-from millstream.eventsourcing import key_book
+from millstream.eventsourcing import key_book, sealing
 from millstream.eventsourcing.key_book import KeyBook, Remark, Ring, Subject, SubjectForgotten
 from millstream.eventsourcing.key_store import KeyStore
 from millstream.eventsourcing.key_topic import KeysContended, KeyTopic
@@ -106,11 +107,19 @@ class Keyring:
         with self._lock:
             hash = self.hash_of(subject)
             found = self._book().subject(hash)
+            if found is not None and found.forgotten is not None:  # or has consented just now
+                found = self._newest(hash)
             if found is None:
                 found = self._made(hash)
             if found.forgotten is not None:
                 raise SubjectForgotten(subject=hash, at=found.forgotten.at)
             return self._opened(hash, found)
+
+    def _newest(self, hash: str) -> Subject | None:
+        now = self._clock()
+        self._keys.refresh()
+        self._was_read(now)
+        return self._keys.book.subject(hash)
 
     def _made(self, hash: str) -> Subject:
         now = self._clock()
@@ -129,11 +138,43 @@ class Keyring:
                 return ready
             hash, generation = subject_of_key(key_id), int(key_id.rpartition(".")[2])
             found = book.subject(hash)
+            if found is None or found.generation < generation:  # another process made it just now
+                found = self._newest(hash)
             if found is None or found.generation < generation:
                 raise UnknownKey(topic=self.topic, key_id=key_id)
             if found.forgotten is not None or found.generation > generation:
                 return None
             return self._opened(hash, found)
+
+    def seal_passing(self, data: bytes, *, place: str) -> str:
+        """For what is read once and soon, whoever it is about, such as a command on its way: the
+        next erasure closes it for good."""
+        with self._lock:
+            self._subjects_secret()
+            ring = self._book().ring
+            assert ring is not None, "it was begun"
+            name = ring.current
+            return sealing.seal_passing(data, self._wrapping_key(name), name, place=place)
+
+    def open_passing(self, text: str, *, place: str) -> bytes | None:
+        """None if an erasure came between."""
+        with self._lock:
+            name = sealing.wrapping_of(text)
+            if not _counts(self._book().ring, name):
+                return None
+            try:
+                return sealing.open_passing(text, self._wrapping_key(name), place=place)
+            except KeyringLost:
+                self._keys.refresh()
+                if _counts(self._keys.book.ring, name):
+                    raise
+                return None
+
+    def print_of(self, data: bytes) -> bytes:
+        """Tells the same bytes again, and nobody else what they were: a plain hash of an e-mail
+        address is found by trying."""
+        with self._lock:
+            return hmac.digest(self._subjects_secret(), b"millstream print\0" + data, "sha256")
 
     @property
     def erasures(self) -> int:
@@ -151,9 +192,9 @@ class Keyring:
             return found
 
     def subject(self, subject: str) -> Subject | None:
-        """What is known of it."""
+        """What is known of it, as of now."""
         with self._lock:
-            return self._book().subject(self.hash_of(subject))
+            return self._newest(self.hash_of(subject))
 
     def close(self) -> None:
         with self._lock:
@@ -277,7 +318,8 @@ class Keyring:
         """A subject that was forgotten gets a new key. Whether it had been forgotten."""
         with self._lock:
             hash, now = self.hash_of(subject), self._clock()
-            was_forgotten = not key_book.due(self._book(), [hash])
+            found = self._newest(hash)
+            was_forgotten = found is not None and found.forgotten is not None
             self._keys.change(lambda book: key_book.renewal(book, hash, remark, self._wrapped_new))
             self._was_read(now)
             return was_forgotten

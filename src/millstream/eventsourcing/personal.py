@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Final, TypeVar, get_args, get_type_hints
 from uuid import UUID
 
+from millstream.base.declared import BadDeclaration
 from millstream.base.errors import Rejected
 
 T = TypeVar("T")
@@ -65,7 +66,7 @@ class Forgotten:
 FORGOTTEN: Final = Forgotten()
 
 
-class BadPersonalField(Rejected):
+class BadPersonalField(BadDeclaration):
     """A declaration that cannot be kept."""
 
     def __init__(self, *, event: str, field: str, reason: str) -> None:

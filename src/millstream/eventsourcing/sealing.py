@@ -36,6 +36,7 @@ NONCE_BYTES: Final = 12
 PLACE_BYTES: Final = 16
 SUBJECT_HASH_BYTES: Final = 16  # two of a billion subjects are the same once in 10^20
 TOKEN: Final = re.compile(r"sealed:1:([A-Za-z0-9_-]{22}\.[1-9][0-9]{0,8}):([A-Za-z0-9_-]+)")
+PASSING_PREFIX: Final = "sealed-passing:1:"
 SNAPSHOT_PREFIX: Final = b"sealed-snapshot:1:"
 
 _encode = msgspec.json.Encoder().encode
@@ -305,6 +306,32 @@ def unwrap_key(wrapped: str, key_id: str, wrapping: AESGCM, wrapping_id: str) ->
     except (InvalidTag, ValueError):
         reason = f"it was changed, or {wrapping_id} is not the key that wrapped it"
         raise SealBroken(place=f"key {key_id}", reason=reason) from None
+
+
+def seal_passing(data: bytes, wrapping: AESGCM, wrapping_id: str, *, place: str) -> str:
+    """With a wrapping key itself: closed for good by the next erasure."""
+    nonce = os.urandom(NONCE_BYTES)
+    box = wrapping.encrypt(nonce, data, _bound_passing(wrapping_id, place))
+    return f"{PASSING_PREFIX}{wrapping_id}:{to_text(nonce + box)}"
+
+
+def wrapping_of(text: str) -> str:
+    """The name of the wrapping key that sealed it."""
+    return text.removeprefix(PASSING_PREFIX).partition(":")[0]
+
+
+def open_passing(text: str, wrapping: AESGCM, *, place: str) -> bytes:
+    name, _, told = text.removeprefix(PASSING_PREFIX).partition(":")
+    data = from_text(told) or b""
+    try:
+        nonce, box = data[:NONCE_BYTES], data[NONCE_BYTES:]
+        return wrapping.decrypt(nonce, box, _bound_passing(name, place))
+    except (InvalidTag, ValueError):
+        raise SealBroken(place=place, reason="it was changed or moved") from None
+
+
+def _bound_passing(wrapping_id: str, place: str) -> bytes:
+    return f"millstream passing 1:{wrapping_id}:{place}".encode()
 
 
 def _bound_key(key_id: str, wrapping_id: str) -> bytes:
