@@ -15,6 +15,7 @@ with millstream.Broker() as broker:
 """
 
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 from millstream._version import __version__
@@ -22,7 +23,11 @@ from millstream._version import __version__
 if TYPE_CHECKING:
     from millstream import stores
     from millstream.app import App, Topic
+    from millstream.base.errors import Rejected
     from millstream.embedded import Broker, BrokerDidNotStart
+    from millstream.eventsourcing.aggregate import Aggregate
+    from millstream.eventsourcing.declared_event import event
+    from millstream.eventsourcing.upcasting import upcast
     from millstream.jobs import JobsFailed
     from millstream.processing.operators import changelog, joins, windows
     from millstream.processing.operators import clock_skew as clocks
@@ -30,6 +35,7 @@ if TYPE_CHECKING:
     from millstream.queues.queue import Job, Queue
 
 __all__ = [
+    "Aggregate",
     "App",
     "Broker",
     "BrokerDidNotStart",
@@ -37,16 +43,20 @@ __all__ = [
     "JobsFailed",
     "LockLost",
     "Queue",
+    "Rejected",
     "Topic",
     "__version__",
     "changelog",
     "clocks",
+    "event",
     "joins",
     "stores",
+    "upcast",
     "windows",
 ]
 
 HOMES = {
+    "Aggregate": "eventsourcing.aggregate",
     "App": "app",
     "Broker": "embedded",
     "BrokerDidNotStart": "embedded",
@@ -54,7 +64,10 @@ HOMES = {
     "JobsFailed": "jobs",
     "LockLost": "queues.leader_link",
     "Queue": "queues.queue",
+    "Rejected": "base.errors",
     "Topic": "app",
+    "event": "eventsourcing.declared_event",
+    "upcast": "eventsourcing.upcasting",
 }
 # Whole modules; operators of jobs need Spark, stores their drivers.
 MODULES = {
@@ -71,5 +84,17 @@ def __getattr__(name: str) -> object:
     if name in MODULES:
         return import_module(f"millstream.{MODULES[name]}")
     if name in HOMES:
-        return getattr(import_module(f"millstream.{HOMES[name]}"), name)
+        return getattr(_home(HOMES[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def _home(module: str) -> ModuleType:
+    try:
+        return import_module(f"millstream.{module}")
+    except ModuleNotFoundError as error:
+        if error.name != "msgspec":
+            raise
+        from millstream.schemas.library_missing import LibraryMissing
+
+        use = "events and aggregates"
+        raise LibraryMissing(library="msgspec", extra="eventsourcing", use=use) from None

@@ -353,8 +353,8 @@ class ClientSettings:
         None,
         file("a directory, or none; it is made if missing"),
         "Where an app keeps the keys that open personal data in its events; without it, beside its "
-        "data: shop.millstream.keyring. Every process of the app needs it; a backup of the log must "
-        "not have it.",
+        "data: shop.millstream.keyring. Every process of the app needs it; a backup of the log "
+        "must not have it.",
     )
     tls: bool = setting(
         False,

@@ -67,7 +67,7 @@ class Aggregates(Generic[AggregateT]):
         store: EventStore,
         *,
         snapshots: SnapshotTopic | None = None,
-        snapshot_every: int = SNAPSHOT_EVERY,
+        snapshot_every: int | None = None,
         states_max: int = STATES_MAX,
         sealing: Sealing | None = None,
     ) -> None:
@@ -81,7 +81,7 @@ class Aggregates(Generic[AggregateT]):
             self.types,
             store,
             snapshots=snapshots,
-            snapshot_every=snapshot_every,
+            snapshot_every=snapshot_every or SNAPSHOT_EVERY,
             states_max=states_max,
         )
 
@@ -150,7 +150,7 @@ class Aggregates(Generic[AggregateT]):
     ) -> "Future[Receipt]":
         command = None
         if terms.id is not None and call is not None:
-            command = Command(id=terms.id, print=print_of(call))
+            command = Command(id=terms.id, print=self.print_of(call))
         return self.store.submit(
             decision.stream,
             decision,
@@ -159,6 +159,14 @@ class Aggregates(Generic[AggregateT]):
             meta=terms.meta,
             **more,
         )
+
+    def print_of(self, call: Call) -> str:
+        """Tells the same command from another with its id. It is kept for ever: where arguments
+        may be personal, nobody without the keyring can try out what they were."""
+        sealing = self.types.sealing if self.types.has_personal else None
+        said = call.encoded()
+        digest = sha256(said).digest() if sealing is None else sealing.print_of(said)
+        return digest.hex()[:PRINT_LENGTH]
 
     # --- reading ------------------------------------------------------------------------------
 
@@ -170,11 +178,6 @@ class Aggregates(Generic[AggregateT]):
 
     def history(self, id: str) -> list[Happening]:
         return happenings(self.store.read(self.stream(id)), self.types)
-
-
-def print_of(call: Call) -> str:
-    """Tells the same command from another with its id."""
-    return sha256(call.encoded()).hexdigest()[:PRINT_LENGTH]
 
 
 class Handle(Generic[AggregateT]):
