@@ -50,12 +50,13 @@ class MemoryKeyTopic(KeyTopic):
     def _drop_producer(self) -> None:
         self._producer = None
 
-    def _commit(self, notes: Sequence[Note]) -> None:
+    def _commit(self, notes: Sequence[Note]) -> int:
         self._step("commit")
         if self._producer != self._log.epoch:
             raise WriterFenced(doing="commit")
         self._log.records.extend(notes)
         self._step("committed")
+        return len(self._log.records) - 1
 
 
 class MemoryKeyStore:

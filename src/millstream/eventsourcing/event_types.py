@@ -44,6 +44,9 @@ class Sealing(Protocol):
     def open_snapshot(self, sealed: bytes, *, place: str) -> bytes | None:
         """None if one of its keys is gone."""
 
+    def print_of(self, call: bytes) -> bytes:
+        """A hash of a command and its arguments that cannot be tried out."""
+
 
 class NotAnEvent(Rejected):
     def __init__(self, *, found: object) -> None:
@@ -141,6 +144,10 @@ class EventTypes:
 
     def __len__(self) -> int:
         return len(self._by_class)
+
+    @property
+    def has_personal(self) -> bool:
+        return any(kind.personal for kind in self._by_class.values())
 
     @property
     def names(self) -> list[str]:

@@ -134,8 +134,7 @@ class KeyTopic:
             self.refresh()
         notes = self._decided(decide)
         if notes:
-            self._commit(notes)
-            self.refresh()
+            self._read_past(self._commit(notes))
 
     def _decided(self, decide: Decide) -> Sequence[Note]:
         """One that is refused by what is old news is tried again by the newest."""
@@ -148,17 +147,39 @@ class KeyTopic:
                 if self._read_to == before:
                     raise
 
-    def _commit(self, notes: Sequence[Note]) -> None:
+    def _commit(self, notes: Sequence[Note]) -> int:
+        """The offset of the last one."""
+        written: list[int] = []
+
+        def note_offset(error: KafkaError | None, message: Message) -> None:
+            if error is None and (offset := message.offset()) is not None:
+                written.append(offset)
+
         with translated(self.client, doing=f"write to {self.name}"):
             self._producer.begin_transaction()
-            for key, value in notes:
+            for key, value in notes[:-1]:
                 self._put(key, value)
+            self._put(*notes[-1], on_delivery=note_offset)
             self._producer.commit_transaction(PATIENCE_SECONDS)
+            self._producer.poll(0)
+        if not written:
+            raise self._not_reached("it was committed, and not said where")
+        return written[-1]
 
-    def _put(self, key: bytes, value: bytes) -> None:
+    def _read_past(self, offset: int) -> None:
+        """Kafka answers a commit before the records can be read: a moment, and they can."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        self.refresh()
+        while self._read_to <= offset:
+            if time.monotonic() > deadline:
+                raise self._not_reached("what was committed cannot be read yet")
+            self._pause(PAUSE_SECONDS_MIN)
+            self.refresh()
+
+    def _put(self, key: bytes, value: bytes, **more: Any) -> None:
         while True:
             try:
-                self._producer.produce(self.name, value, key, 0)
+                self._producer.produce(self.name, value, key, 0, **more)
                 return
             except BufferError:
                 self._producer.poll(POLL_SECONDS)
