@@ -16,14 +16,20 @@ from datetime import datetime
 from hashlib import sha256
 from typing import Any, Final, Generic, TypeVar, cast
 
+import msgspec
+
 from millstream.base.errors import Rejected
-from millstream.eventsourcing.acting import WORDS, said
+from millstream.eventsourcing.acting import WORDS, checked, said
 from millstream.eventsourcing.aggregate import Aggregate, require_aggregate
+from millstream.eventsourcing.command_arguments import call_from, encode_arguments
 from millstream.eventsourcing.command_calls import Call, call_of
+from millstream.eventsourcing.command_sender import CommandSender, Pending
+from millstream.eventsourcing.command_topic import SentCommand
 from millstream.eventsourcing.event_store import EventStore
 from millstream.eventsourcing.event_types import EventTypes, Sealing
 from millstream.eventsourcing.history import Happening, happenings
 from millstream.eventsourcing.kept_states import STATES_MAX
+from millstream.eventsourcing.partition_writer import Along, new_event_id
 from millstream.eventsourcing.placement import stream_key
 from millstream.eventsourcing.snapshots import SnapshotTopic
 from millstream.eventsourcing.states import Deciding, Shunning, States
@@ -49,6 +55,15 @@ class BadCommandId(Rejected):
         self.aggregate, self.found = aggregate, found
 
 
+class NoCommandTopic(Rejected):
+    def __init__(self, *, aggregate: str) -> None:
+        super().__init__(
+            f"{aggregate} has no command topic here, and wait=False sends commands over one: get "
+            "it by app.aggregates(...)"
+        )
+        self.aggregate = aggregate
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
     """What a call says beside the command's own arguments."""
@@ -70,8 +85,12 @@ class Aggregates(Generic[AggregateT]):
         snapshot_every: int | None = None,
         states_max: int = STATES_MAX,
         sealing: Sealing | None = None,
+        sender: CommandSender | None = None,
+        sends_all: bool = False,
     ) -> None:
+        """`sender`: by which commands go over their topic, those with `wait=False`, or all."""
         self.kind = kind
+        self._sender, self.sends_all = sender, sends_all
         self.plan = require_aggregate(kind).__plan__
         require_steps(self.plan.kinds)
         self.name, self.store = self.plan.name, store
@@ -140,6 +159,40 @@ class Aggregates(Generic[AggregateT]):
         decision.settle(future)  # before the next look at the state
         return receipt
 
+    # --- over the topic -----------------------------------------------------------------------
+
+    @property
+    def asking(self) -> "Asking":
+        """Commands that are made and not sent, for reactions to yield."""
+        return Asking(self)
+
+    def send(self, id: str, call: Call, terms: Terms) -> Pending:
+        """To the host of its partition. Has an id in any case, under which it can be repeated."""
+        if self._sender is None:
+            raise NoCommandTopic(aggregate=self.name)
+        return self._sender.send(self.to_send(id, call, terms))
+
+    def to_send(self, id: str, call: Call, terms: Terms) -> SentCommand:
+        return SentCommand(
+            id=terms.id or new_event_id(),
+            aggregate=self.name,
+            stream=self.stream(id),
+            command=call.command,
+            arguments=encode_arguments(call),
+            expect=terms.expect,
+            meta={word: said for word, said in terms.meta.items() if word != "command"},
+        )
+
+    def submit_sent(self, sent: SentCommand, along: Along) -> "Future[Receipt]":
+        """Decide what came over the topic. Raises Rejected if it cannot be a command."""
+        name, _, id = sent.stream.partition(SEPARATOR)
+        if name != self.name:
+            raise BadAggregateId(aggregate=self.name, found=sent.stream)
+        call = call_from(self.kind, sent.command, sent.arguments)
+        meta = checked({word: sent.meta.get(word) for word in WORDS})
+        terms = Terms(id=sent.id, expect=sent.expect, meta={"command": sent.command, **meta})
+        return self.submit(id, call, terms, along=along)
+
     def shunning(self, id: str, event_id: str, *, meta: Mapping[str, str]) -> "Future[Receipt]":
         why = meta.get("why", "")
         decision = self._states.shunning(id, self.stream(id), event_id, why=why)
@@ -185,7 +238,7 @@ class Handle(Generic[AggregateT]):
 
     Beside its own arguments each takes: `id`, under which a retry is a no-op; `expect`, the version
     that the stream must have; `by`, `why`, `causation` and `correlation`, which are kept with its
-    events.
+    events; `wait=False`, with which it goes over the topic and gives a `Pending`.
     """
 
     __slots__ = ("_all", "id", "stream")
@@ -196,11 +249,15 @@ class Handle(Generic[AggregateT]):
     def __repr__(self) -> str:
         return f"<{self.stream} in {self._all.store.topic}>"
 
-    def __getattr__(self, command: str) -> Callable[..., Receipt]:
+    def __getattr__(self, command: str) -> Callable[..., Any]:
         require_command(self._all, command)
 
-        def run(*arguments: Any, **named: Any) -> Receipt:
-            return self._all.run(self.id, *self._all.call(command, *arguments, **named))
+        def run(*arguments: Any, wait: bool = True, **named: Any) -> Receipt | Pending:
+            asked = self._all.call(command, *arguments, **named)
+            if wait and not self._all.sends_all:
+                return self._all.run(self.id, *asked)
+            pending = self._all.send(self.id, *asked)
+            return pending.result() if wait else pending
 
         return run
 
@@ -241,12 +298,15 @@ class AsyncHandle(Generic[AggregateT]):
     def __repr__(self) -> str:
         return f"<{self.stream} in {self._all.store.topic}, for asyncio>"
 
-    def __getattr__(self, command: str) -> Callable[..., Awaitable[Receipt]]:
+    def __getattr__(self, command: str) -> Callable[..., Awaitable[Any]]:
         require_command(self._all, command)
 
-        async def run(*arguments: Any, **named: Any) -> Receipt:
+        async def run(*arguments: Any, wait: bool = True, **named: Any) -> Receipt | Pending:
             call, terms = self._all.call(command, *arguments, **named)
-            return await asyncio.wrap_future(self._all.submit(self.id, call, terms))
+            if wait and not self._all.sends_all:
+                return await asyncio.wrap_future(self._all.submit(self.id, call, terms))
+            pending = await asyncio.to_thread(self._all.send, self.id, call, terms)
+            return await pending if wait else pending
 
         return run
 
@@ -261,6 +321,34 @@ class AsyncHandle(Generic[AggregateT]):
 
     async def shun(self, event_id: str, **words: str | None) -> Receipt:
         return await asyncio.wrap_future(self._all.shunning(self.id, event_id, meta=said(words)))
+
+
+class Asking:
+    """`bank.asking["bob"].deposit(5)` is a command as it is sent, without an id yet."""
+
+    def __init__(self, all: Aggregates[Any]) -> None:
+        self._all = all
+
+    def __getitem__(self, id: str) -> "AskingHandle":
+        self._all.stream(id)
+        return AskingHandle(self._all, id)
+
+
+class AskingHandle:
+    __slots__ = ("_all", "_id")
+
+    def __init__(self, all: Aggregates[Any], id: str) -> None:
+        self._all, self._id = all, id
+
+    def __getattr__(self, command: str) -> Callable[..., SentCommand]:
+        require_command(self._all, command)
+
+        def ask(*arguments: Any, **named: Any) -> SentCommand:
+            call, terms = self._all.call(command, *arguments, **named)
+            sent = self._all.to_send(self._id, call, terms)
+            return sent if terms.id else msgspec.structs.replace(sent, id="")
+
+        return ask
 
 
 def require_command(all: Aggregates[Any], command: str) -> None:

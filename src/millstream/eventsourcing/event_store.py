@@ -129,6 +129,17 @@ class EventStore:
         self._writer(self.partition_of(wish.stream, scope)).submit(Asked(wish, future, along))
         return future
 
+    def refuse(self, partition: int, error: Exception, along: Along) -> "Future[Receipt]":
+        """Have `along` tell, in its turn among the partition's decisions, what nobody can decide:
+        the future raises `error` when that is committed."""
+
+        def refused(_head: object) -> None:
+            raise error
+
+        future: Future[Receipt] = Future()
+        self._writer(partition).submit(Asked(Wish("?", refused), future, along))
+        return future
+
     # --- read ---------------------------------------------------------------------------------
 
     def partition_of(self, stream: str, scope: str | None = None) -> int:
