@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from millstream.embedded import Broker, BrokerDidNotStart
     from millstream.eventsourcing.aggregate import Aggregate
     from millstream.eventsourcing.declared_event import event
+    from millstream.eventsourcing.personal import FORGOTTEN, Personal, personal
     from millstream.eventsourcing.upcasting import upcast
     from millstream.jobs import JobsFailed
     from millstream.processing.operators import changelog, joins, windows
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from millstream.queues.queue import Job, Queue
 
 __all__ = [
+    "FORGOTTEN",
     "Aggregate",
     "App",
     "Broker",
@@ -42,6 +44,7 @@ __all__ = [
     "Job",
     "JobsFailed",
     "LockLost",
+    "Personal",
     "Queue",
     "Rejected",
     "Topic",
@@ -50,12 +53,14 @@ __all__ = [
     "clocks",
     "event",
     "joins",
+    "personal",
     "stores",
     "upcast",
     "windows",
 ]
 
 HOMES = {
+    "FORGOTTEN": "eventsourcing.personal",
     "Aggregate": "eventsourcing.aggregate",
     "App": "app",
     "Broker": "embedded",
@@ -63,10 +68,12 @@ HOMES = {
     "Job": "queues.queue",
     "JobsFailed": "jobs",
     "LockLost": "queues.leader_link",
+    "Personal": "eventsourcing.personal",
     "Queue": "queues.queue",
     "Rejected": "base.errors",
     "Topic": "app",
     "event": "eventsourcing.declared_event",
+    "personal": "eventsourcing.personal",
     "upcast": "eventsourcing.upcasting",
 }
 # Whole modules; operators of jobs need Spark, stores their drivers.

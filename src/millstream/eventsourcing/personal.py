@@ -63,7 +63,8 @@ class Forgotten:
         return "FORGOTTEN"  # copies and pickles are itself
 
 
-FORGOTTEN: Final = Forgotten()
+# Of any type, as it stands where a text or a number was: `user.email is FORGOTTEN`.
+FORGOTTEN: Final[Any] = Forgotten()
 
 
 class BadPersonalField(BadDeclaration):
