@@ -59,8 +59,8 @@ class EventLog:
 
     def __init__(self, client: Client, topic: str, *, partitions: int | None = None) -> None:
         self.client, self.topic = client, topic
-        self.topics = Topics(client)
-        self.partitions = self.topics.ensure(topic, partitions=partitions, config=TOPIC_CONFIG)
+        topics = Topics(client)
+        self.partitions = topics.ensure(topic, partitions=partitions, config=TOPIC_CONFIG)
         self._lock = threading.Lock()
         self._idle: dict[bool, list[Any]] = {True: [], False: []}
         self._is_closed = False

@@ -57,9 +57,9 @@ class EventPartition:
                 self.state.take_read(records, end=reached)
                 self.keep_index()
 
-    def is_fresh(self) -> bool:
-        """Whether nothing is committed that is not known."""
-        return self.state.end >= self.log.committed(self.number).end
+    def is_end(self, offset: int) -> bool:
+        """Whether nothing is committed behind it, as of now."""
+        return self.log.committed(self.number).end <= offset
 
     # --- read ---------------------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ from datetime import datetime
 from typing import Protocol
 
 from millstream.base.errors import MillstreamError, Rejected, Retryable
-from millstream.base.log_clients import LogRefused, WriterFenced
+from millstream.base.log_clients import LogNotReached, LogRefused, WriterFenced
 from millstream.base.quantity import MIB
 from millstream.eventsourcing.event_partition import EventPartition
 from millstream.eventsourcing.staging import Decided, ReadEvents, Staging, Wish
@@ -240,7 +240,7 @@ class PartitionWriter:
             if asked.along is not None and asked.outcome is not None
         ]
         if not staging.records and not alongs:
-            if not partition.is_fresh():  # who refuses must not be a zombie
+            if not partition.is_end(staging.end):  # who refuses must not be a zombie
                 raise WriterFenced(doing=f"answer for {self._place}")
             return
         producer.begin()
@@ -281,12 +281,19 @@ class PartitionWriter:
         partition, count = self.partition, len(staging.records)
         first = producer.offset_of_first(count)
         if first is None:  # something else was written between: the log says where
-            partition.catch_up()
+            self._look_up(staging)
             return
         with partition.lock:
             if partition.state.seq < staging.first_seq:
                 staging.settle(first)
         partition.log.await_committed(partition.number, first + count + 1)
+
+    def _look_up(self, staging: Staging) -> None:
+        self.partition.catch_up()
+        if staging.records and not self._is_there(staging):
+            brokers = str(self.partition.log.client["bootstrap.servers"])
+            reason = "what was committed is not there"
+            raise LogNotReached(brokers=brokers, doing=f"write to {self._place}", reason=reason)
 
     def _is_there(self, staging: Staging) -> bool:
         """Whether a commit that was not answered came through: its first event is in the log."""

@@ -136,7 +136,7 @@ class Staging:
     ) -> None:
         self._state, self._read, self._now, self._new_id = state, read, now, new_id
         self.term = term
-        self.first_seq = state.seq + 1
+        self.first_seq, self.end = state.seq + 1, state.end
         self.records: list[tuple[str, bytes]] = []
         self.size_bytes = 0
         self._index = EventIndex()
