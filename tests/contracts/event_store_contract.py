@@ -14,6 +14,7 @@ import pytest
 from confluent_kafka import Producer
 
 from millstream.base.errors import Rejected
+from millstream.base.log_clients import LogNotReached
 from millstream.eventsourcing.event_store import EventStore
 from millstream.eventsourcing.partition_writer import DecisionWaits, StoreClosed
 from millstream.eventsourcing.placement import BadStreamName
@@ -28,6 +29,7 @@ from millstream.eventsourcing.staging import (
 )
 from millstream.eventsourcing.stored_event import BadEventRecord, Command, NewEvent
 from millstream.eventsourcing.subscription import EventsMissing, Token
+from millstream.eventsourcing.transaction import FencedProducer
 from tests.support.waiting import eventually
 
 WITHIN_S = 60.0
@@ -294,6 +296,39 @@ class EventStoreContract:
             old.append("Cart:1", facts(1), expect=1)
         assert refused.value.found == 5
         assert old.append("Cart:1", facts(1), expect=5).version == 6
+
+    @pytest.mark.parametrize("has_come_through", [True, False])
+    @pytest.mark.parametrize("is_taken_over", [True, False])
+    def test_a_commit_that_was_not_answered_is_looked_up(
+        self,
+        open_store: Any,
+        monkeypatch: pytest.MonkeyPatch,
+        has_come_through: bool,
+        is_taken_over: bool,
+    ) -> None:
+        store, other = open_store(), open_store()
+        store.append("Cart:1", [fact("First")])
+        commit, calls = FencedProducer.commit, []
+
+        def lose_one(producer: FencedProducer) -> None:
+            calls.append(producer)
+            if len(calls) > 1:
+                return commit(producer)
+            if has_come_through:
+                commit(producer)
+            if is_taken_over:
+                other.append("Cart:1", [fact("Others")])
+            raise LogNotReached(brokers="", doing="commit", reason="no answer")
+
+        monkeypatch.setattr(FencedProducer, "commit", lose_one)
+        receipt = store.append("Cart:1", [fact("Ours"), fact("Ours")])
+        read = list(other.read("Cart:1"))
+        ours = [event for event in read if event.type == "Ours"]
+        assert tuple(event.id for event in ours) == receipt.events
+        assert (ours[-1].version, ours[-1].seq) == (receipt.version, receipt.seq)
+        assert len(read) == 3 + is_taken_over
+        assert (receipt.version == 3) == (has_come_through or not is_taken_over)
+        assert store.append("Cart:1", [fact()], expect=len(read)).version == len(read) + 1
 
     # --- subscriptions ------------------------------------------------------------------------
 

@@ -20,7 +20,7 @@ import pytest
 from millstream.embedded import Broker
 from millstream.eventsourcing.event_store import EventStore
 from millstream.eventsourcing.staging import Decision
-from millstream.eventsourcing.stored_event import Command, NewEvent
+from millstream.eventsourcing.stored_event import Command, NewEvent, Receipt
 from tests.support.breaking_proxy import BreakingProxy
 from tests.support.broker_process import BrokerProcess
 from tests.support.event_clients import EventClients, Midway
@@ -156,7 +156,7 @@ def test_an_answer_that_is_lost_is_found_out_without_a_repeat(
 def test_answers_lost_at_any_request_are_found_out_without_a_repeat(
     cut_off: BreakingProxy, topic: str, is_taken_over: bool
 ) -> None:
-    every: list[Broken] = [(number, when) for number in range(12) for when in ("before", "after")]  # type: ignore[misc]
+    every: list[Broken] = [(number, when) for number in range(12) for when in ("before", "after")]
     cut_everywhere(cut_off, topic, every, is_taken_over=is_taken_over)
 
 
@@ -205,7 +205,8 @@ def test_a_broker_that_is_killed_again_and_again_loses_and_repeats_nothing(
 def killed_brokers(tmp_path: Path, topic: str, *, kills: int) -> None:
     broker = BrokerProcess(tmp_path / "data")
     with broker, opened(broker.bootstrap, topic) as store:
-        answered, is_over = [], threading.Event()
+        answered: list[Receipt] = []
+        is_over = threading.Event()
 
         def write() -> None:
             while not is_over.is_set():
