@@ -20,7 +20,7 @@ from millstream.base.log_clients import Client, Topics, client_config, error_fro
 from millstream.base.near_names import did_you_mean, there_are
 from millstream.eventsourcing.command_topic import Names, SentCommand, decode_command
 from millstream.eventsourcing.event_store import EventStore
-from millstream.eventsourcing.partition_turn import PartitionTurn
+from millstream.eventsourcing.partition_turn import GroupPosition, PartitionTurn
 from millstream.eventsourcing.partition_writer import Along, StoreClosed
 from millstream.eventsourcing.stored_event import Receipt
 
@@ -105,10 +105,12 @@ class CommandHost:
         self._thread: threading.Thread | None = None
         self._failure: MillstreamError | None = None
         self._consumer: Any = None
+        self._group: Any = None
         self._replies = 0
 
     def start(self) -> None:
         self._replies = make_topics(self._client, self._names, self._store)
+        self._group = GroupPosition(self._client, self._names.commands, self._names.commands)
         self._consumer = Consumer(
             client_config(self._client)
             | {
@@ -166,8 +168,10 @@ class CommandHost:
             for turn in self._turns.values():
                 turn.finish(HANDOVER_SECONDS)
             self._consumer.close()
+            self._group.close()
 
     def _turn(self) -> None:
+        self._group.member = self._consumer.consumer_group_metadata()
         for number, turn in list(self._turns.items()):
             if turn.must_restart():
                 self._restart(number, turn)
@@ -198,7 +202,7 @@ class CommandHost:
         """From where the group is, which no open transaction can change any more."""
         for place in places:
             self._turns[place.partition] = PartitionTurn(
-                self._client, self._names, place.partition, self._consumer, replies=self._replies
+                self._names, place.partition, self._group, replies=self._replies
             )
         self._consumer.incremental_assign(places)
 
@@ -220,10 +224,12 @@ class CommandHost:
     def _restart(self, number: int, turn: PartitionTurn) -> None:
         """Something of it was not decided, and nothing behind it may be: once more from there."""
         try:
-            position = turn.committed()
+            position = self._group.committed(number)
             self._consumer.seek(TopicPartition(self._names.commands, number, position))
         except KafkaException as error:  # then it is tried again
             self._check(error.args[0])
+        except Retryable as error:
+            logger.warning("%s", error)
         else:
             turn.restart()
 

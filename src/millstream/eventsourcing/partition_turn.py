@@ -11,7 +11,7 @@ import time
 from concurrent.futures import Future, wait
 from typing import Any
 
-from confluent_kafka import OFFSET_BEGINNING, Message, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, TopicPartition
 
 from millstream.base.dead_letter_headers import (
     GROUP_HEADER,
@@ -21,7 +21,7 @@ from millstream.base.dead_letter_headers import (
     TOPIC_HEADER,
 )
 from millstream.base.errors import Rejected, Retryable
-from millstream.base.log_clients import Client, LogRefused, translated
+from millstream.base.log_clients import Client, LogRefused, client_config, translated
 from millstream.eventsourcing.command_topic import (
     Answer,
     BadCommandRecord,
@@ -44,14 +44,40 @@ LETTER_BYTES_MAX = 1_000_000
 LETTER_REASON_MAX = 2_000
 
 
+class GroupPosition:
+    """How far the group is, and as whom its host is a member. Thread-safe.
+
+    With a client of its own: a call of another thread waits for as long as a consumer is read.
+    """
+
+    def __init__(self, client: Client, topic: str, group: str) -> None:
+        self._client, self._topic = client, topic
+        config = {"group.id": group, "isolation.level": "read_committed"}
+        self._consumer: Any = Consumer(client_config(client) | config)
+        self._lock = threading.Lock()
+        self.member: Any = None  # set by the host, as of its last look
+
+    def committed(self, partition: int) -> int:
+        """Where the group reads on, when no transaction is open."""
+        with (
+            self._lock,
+            translated(self._client, doing=f"read the position in {self._topic}[{partition}]"),
+        ):
+            place = TopicPartition(self._topic, partition)
+            (found,) = self._consumer.committed([place], COMMITTED_SECONDS)
+        return found.offset if found.offset >= 0 else OFFSET_BEGINNING
+
+    def close(self) -> None:
+        with self._lock:
+            self._consumer.close()
+
+
 class PartitionTurn:
     """Used by the host's thread and by the writer's."""
 
-    def __init__(
-        self, client: Client, names: Names, partition: int, consumer: Any, *, replies: int
-    ) -> None:
-        self.client, self.names, self.partition, self.replies = client, names, partition, replies
-        self._consumer = consumer
+    def __init__(self, names: Names, partition: int, group: GroupPosition, *, replies: int) -> None:
+        self.names, self.partition, self.replies = names, partition, replies
+        self._group = group
         self._lock = threading.Lock()
         self._futures: set[Future[Receipt]] = set()
         self._failure: BaseException | None = None
@@ -134,19 +160,12 @@ class PartitionTurn:
         if not self.is_taking:
             return True
         if self._committed[0] != term:
-            with translated(self.client, doing=f"read the position in {self.names.commands}"):
-                self._committed = term, self.committed()
+            self._committed = term, self._group.committed(self.partition)
         return self._committed[1] > offset
 
     def move(self, producer: FencedProducer, offset: int) -> None:
         place = TopicPartition(self.names.commands, self.partition, offset)
-        producer.move([place], self._consumer.consumer_group_metadata())
-
-    def committed(self) -> int:
-        """Where the group reads on, when no transaction is open."""
-        place = TopicPartition(self.names.commands, self.partition)
-        (found,) = self._consumer.committed([place], COMMITTED_SECONDS)
-        return found.offset if found.offset >= 0 else OFFSET_BEGINNING
+        producer.move([place], self._group.member)
 
 
 class Answering:
