@@ -11,16 +11,17 @@ import os
 import random
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from datetime import datetime
+from queue import SimpleQueue
 from typing import Protocol
 
 from millstream.base.errors import MillstreamError, Rejected, Retryable
 from millstream.base.log_clients import LogNotReached, LogRefused, WriterFenced
 from millstream.base.quantity import MIB
+from millstream.eventsourcing.event_log import collector_paused
 from millstream.eventsourcing.event_partition import EventPartition
 from millstream.eventsourcing.staging import Decided, ReadEvents, Staging, Wish
 from millstream.eventsourcing.stored_event import Receipt
@@ -36,6 +37,11 @@ WAITING_MAX = 20_000
 TRIES_MAX = 30
 PAUSE_SECONDS_MIN, PAUSE_SECONDS_MAX = 0.002, 0.5
 CLOSE_SECONDS = 90.0
+ROOM_SECONDS = 0.001
+# An id has 76 random bits, of which the first two are replaced by those of the variant (RFC 9562).
+ID_DIGITS = 19
+IDS_DRAWN = 512
+VARIANTS = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
 
 
 class Along(Protocol):
@@ -99,43 +105,46 @@ class PartitionWriter:
     def __init__(self, partition: EventPartition, *, now: Callable[[], datetime]) -> None:
         self.partition, self._now = partition, now
         self._place = partition.log.place(partition.number)
-        self._waiting: deque[Asked] = deque()
-        self._changed = threading.Condition()
+        self._waiting: SimpleQueue[Asked | None] = SimpleQueue()  # None: it is closed
+        self._lock = threading.Lock()
         self._is_closing = False
         self._thread: threading.Thread | None = None
+        self._thread_id = 0
+        self._new_id = EventIds()
         self._producer: FencedProducer | None = None
         self._term = 0
 
     # --- of any thread ------------------------------------------------------------------------
 
     def submit(self, asked: Asked) -> None:
-        with self._changed:
-            if self._thread is threading.current_thread():
-                raise DecisionWaits(place=self._place)
-            while len(self._waiting) >= WAITING_MAX and not self._is_closing:
-                self._changed.wait()
+        if threading.get_ident() == self._thread_id:
+            raise DecisionWaits(place=self._place)
+        while self._waiting.qsize() >= WAITING_MAX and not self._is_closing:
+            time.sleep(ROOM_SECONDS)
+        with self._lock:
             if self._is_closing:
                 raise StoreClosed(topic=self.partition.log.topic)
             if self._thread is None:
-                self._thread = threading.Thread(
-                    target=self._run, name=f"events {self._place}", daemon=True
-                )
-                self._thread.start()
-            self._waiting.append(asked)
-            if len(self._waiting) == 1:
-                self._changed.notify_all()
+                self._thread = self._started()
+            self._waiting.put(asked)
 
     def close(self) -> None:
         """What waits is decided first."""
-        with self._changed:
+        with self._lock:
             self._is_closing = True
-            self._changed.notify_all()
+            self._waiting.put(None)
         if self._thread is not None:
             self._thread.join(CLOSE_SECONDS)
+
+    def _started(self) -> threading.Thread:
+        thread = threading.Thread(target=self._run, name=f"events {self._place}", daemon=True)
+        thread.start()
+        return thread
 
     # --- of its own thread --------------------------------------------------------------------
 
     def _run(self) -> None:
+        self._thread_id = threading.get_ident()
         while group := self._next_group():
             try:
                 self._serve(group)
@@ -147,15 +156,17 @@ class PartitionWriter:
         self._drop_producer()
 
     def _next_group(self) -> list[Asked]:
-        """Empty when it is closed."""
-        with self._changed:
-            while not self._waiting and not self._is_closing:
-                self._changed.wait()
-            count = min(len(self._waiting), GROUP_DECISIONS_MAX)
-            group = [self._waiting.popleft() for _ in range(count)]
-            self._changed.notify_all()
-        wanted = [asked for asked in group if asked.future.set_running_or_notify_cancel()]
-        return wanted if wanted or not group else self._next_group()
+        """All that wait, unless they are too many; empty when it is closed."""
+        group: list[Asked] = []
+        waiting = self._waiting
+        while not group or (len(group) < GROUP_DECISIONS_MAX and not waiting.empty()):
+            asked = waiting.get()
+            if asked is None:
+                waiting.put(None)  # for the next call, when this group is served
+                return group
+            if asked.future.set_running_or_notify_cancel():
+                group.append(asked)
+        return group
 
     def _serve(self, group: Sequence[Asked]) -> None:
         """Until each is answered; in more than one transaction, if they are large."""
@@ -217,18 +228,19 @@ class PartitionWriter:
             partition.state,
             read=partition.events,
             now=self._now,
-            new_id=new_event_id,
+            new_id=self._new_id,
             term=self._term,
         )
         for asked in left:
             asked.outcome = None
-        for asked in left:
-            try:
-                asked.outcome = staging.decide(asked.wish)
-            except Exception as error:
-                asked.outcome = error
-            if staging.size_bytes > GROUP_BYTES_MAX:
-                break
+        with collector_paused():
+            for asked in left:
+                try:
+                    asked.outcome = staging.decide(asked.wish)
+                except Exception as error:
+                    asked.outcome = error
+                if staging.size_bytes > GROUP_BYTES_MAX:
+                    break
         return staging
 
     def _commit(self, staging: Staging, left: Sequence[Asked]) -> None:
@@ -339,9 +351,24 @@ class PartitionWriter:
         )
 
 
+class EventIds:
+    """UUIDs of version 7, which rise with time. Random bytes are drawn for many at once. Of one
+    thread."""
+
+    def __init__(self, ids_drawn: int = IDS_DRAWN) -> None:
+        self._drawn_bytes = ids_drawn * ID_DIGITS // 2
+        self._digits, self._at = "", 0
+
+    def __call__(self) -> str:
+        if self._at >= len(self._digits):
+            self._digits, self._at = os.urandom(self._drawn_bytes).hex(), 0
+        drawn = self._digits[self._at : self._at + ID_DIGITS]
+        self._at += ID_DIGITS
+        moment = f"{time.time_ns() // 1_000_000:012x}"
+        variant = VARIANTS[drawn[0]]
+        return f"{moment[:8]}-{moment[8:]}-7{drawn[1:4]}-{variant}{drawn[4:7]}-{drawn[7:]}"
+
+
 def new_event_id() -> str:
-    """A UUID of version 7: they rise with time."""
-    number = (time.time_ns() // 1_000_000) << 80 | int.from_bytes(os.urandom(10), "big")
-    number = number & ~(0xF << 76 | 0x3 << 62) | 0x7 << 76 | 0x2 << 62
-    text = f"{number:032x}"
-    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+    """One of any thread."""
+    return EventIds(ids_drawn=2)()

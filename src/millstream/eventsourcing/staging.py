@@ -287,7 +287,9 @@ def _check_event(event: NewEvent, stream: str) -> None:
     if not isinstance(event, NewEvent):
         raise UnfitEvent(stream=stream, reason=f"{event!r} is no NewEvent")
     is_named = isinstance(event.type, str) and isinstance(event.type_version, int) and event.type
-    is_tagged = isinstance(event.tags, tuple) and all(isinstance(tag, str) for tag in event.tags)
+    is_tagged = isinstance(event.tags, tuple) and (
+        not event.tags or all(isinstance(tag, str) for tag in event.tags)
+    )
     if not is_named or not is_tagged or not isinstance(event.id, str | None):
         reason = f"{event!r}: types, tags and ids are texts, versions of types are numbers"
         raise UnfitEvent(stream=stream, reason=reason)
