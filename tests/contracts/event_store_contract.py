@@ -15,6 +15,7 @@ from confluent_kafka import Producer
 
 from millstream.base.errors import Rejected
 from millstream.base.log_clients import LogNotReached
+from millstream.base.offsets import OffsetRange
 from millstream.eventsourcing.event_store import EventStore
 from millstream.eventsourcing.partition_writer import DecisionWaits, StoreClosed
 from millstream.eventsourcing.placement import BadStreamName
@@ -454,6 +455,17 @@ class EventStoreContract:
             assert read == list(range(1, len(read) + 1))
             assert len(read) == store.version(f"Cart:{number}")
 
+    @pytest.mark.parametrize("end", [3, 5, 10, 17])
+    def test_a_range_is_read_to_its_end_and_no_further(self, store: EventStore, end: int) -> None:
+        for _ in range(20):
+            store.append("Cart:1", facts(2))  # at 0 and 1, a marker at 2
+        log, within = store._log, OffsetRange(start=1, end=end)
+        read = list(log.scan(0, within))
+        offsets = [offset for records, _ in read for offset in records.offsets]
+        assert offsets == [at for at in range(1, end) if at % 3 != 2]
+        assert read[-1][1] in (end, end + 1)  # behind a marker, if one must be there
+        assert read[-1][1] == end or end % 3 == 2
+
     def test_chains_hold_and_one_that_does_not_is_found(
         self, store: EventStore, brokers: str, topic: str
     ) -> None:
@@ -475,8 +487,10 @@ class EventStoreContract:
         put(brokers, topic, b"Cart:1", b"hello")
         with pytest.raises(BadEventRecord, match=rf"{topic}\[0\], offset 2"):
             open_store().version("Cart:1")
-        with pytest.raises(BadEventRecord, match=rf"{topic}\[0\], offset 2"):
-            open_store().append("Cart:1", facts(1))
+        other = open_store()
+        for _ in range(2):
+            with pytest.raises(BadEventRecord, match=rf"{topic}\[0\], offset 2"):
+                other.append("Cart:1", facts(1))
 
     # --- bad input ----------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ Knows nothing of streams. Consumers are lent to one reader at a time, and fetch 
 import gc
 import threading
 import time
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
@@ -121,10 +122,9 @@ class EventLog:
         self, messages: Sequence[Message], at: int, within: OffsetRange
     ) -> tuple[ReadRecords, int]:
         offsets, values, reached = split_messages(messages, self.client, self.topic)
-        while offsets and offsets[-1] >= within.end:
-            offsets.pop()
-            values.pop()
-            reached = max(reached, within.end)
+        if offsets and offsets[-1] >= within.end:  # what has come since is not asked for
+            wanted = bisect_left(offsets, within.end)
+            offsets, values, reached = offsets[:wanted], values[:wanted], within.end
         return ReadRecords(offsets, values), max(at, reached)
 
     @contextmanager

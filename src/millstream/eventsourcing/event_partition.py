@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from millstream.base.errors import Corrupt
 from millstream.base.offsets import OffsetRange
 from millstream.eventsourcing.event_log import EventLog, collector_paused
 from millstream.eventsourcing.index_file import DamagedIndex, read_index, write_index
@@ -52,10 +53,16 @@ class EventPartition:
             if not self._is_proved:
                 self._prove(committed)
             start = max(self.state.end, committed.start)
-            within = OffsetRange(start=start, end=committed.end)
+            self._take(OffsetRange(start=start, end=committed.end))
+
+    def _take(self, within: OffsetRange) -> None:
+        try:
             for records, reached in self.log.scan(self.number, within):
                 self.state.take_read(records, end=reached)
                 self.keep_index()
+        except Corrupt:  # half of a list may be taken: who asks again shall be told the same
+            self.state, self._index_seq = self._new_state(), 0
+            raise
 
     def is_end(self, offset: int) -> bool:
         """Whether nothing is committed behind it, as of now."""
