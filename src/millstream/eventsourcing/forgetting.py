@@ -67,9 +67,8 @@ def lines_of(erasure: Erasure) -> list[str]:
     lines = [f"subject   {erasure.subject}", f"forgotten {_when(erasure)}"]
     lines += [f"by        {erasure.by}"] if erasure.by else []
     lines += [f"why       {erasure.why}"] if erasure.why else []
-    lines.append(
-        f"events    {erasure.events:,} with sealed values, in {len(erasure.streams)} streams"
-    )
+    streams = "1 stream" if len(erasure.streams) == 1 else f"{len(erasure.streams):,} streams"
+    lines.append(f"events    {erasure.events:,} with sealed values, in {streams}")
     lines += [f"          {stream}: {count:,}" for stream, count in sorted(erasure.streams.items())]
     lines += [f"sealed in {place}" for place in erasure.sealed_in]
     return lines

@@ -314,6 +314,15 @@ class Keyring:
         while self._is_left():
             self._finish(progress)
 
+    def renew(self, *, progress: Progress | None = None) -> None:
+        """Another wrapping key, though nobody is forgotten: for when somebody may have seen it."""
+        with self._lock:
+            check = subject_hash(self._subjects_secret(), CHECKED)
+            coming = self._announced(check)
+            self._keys.change(partial(key_book.succession, coming=coming))
+        while self._is_left():
+            self._finish(progress)
+
     def consent(self, subject: str, remark: Remark) -> bool:
         """A subject that was forgotten gets a new key. Whether it had been forgotten."""
         with self._lock:

@@ -208,6 +208,16 @@ def test_progress_is_told_as_keys_are_wrapped_anew(
     assert told == [(2, 5), (4, 5), (5, 5)]
 
 
+def test_the_wrapping_key_is_renewed_and_nobody_is_forgotten(shop: Shop) -> None:
+    keyring = shop.process()
+    token = sealed(keyring, "ada")
+    before = dict(shop.files)
+    keyring.renew()
+    assert opened(shop.process(), token) == b'"secret"'
+    assert len(shop.files) == 2
+    assert len(shop.files.keys() & before.keys()) == 1
+
+
 def test_many_are_forgotten_with_one_new_wrapping_key(shop: Shop) -> None:
     keyring = shop.process()
     tokens = [sealed(keyring, name) for name in ("ada", "bob", "cy")]
