@@ -41,6 +41,21 @@ def test_the_code_of_the_guide_does_what_it_says(
     assert "Withdrawn(amount=20) ada ticket 4711" in said
 
 
+def test_the_account_of_the_readme_runs_as_it_stands(
+    bootstrap: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+) -> None:
+    monkeypatch.setenv("MILLSTREAM_BROKERS", bootstrap)
+    monkeypatch.chdir(tmp_path)
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```python\n(.*?)```", readme, re.DOTALL)
+    [code] = [block for block in blocks if "class Account" in block]
+    exec(code.replace('"bank"', f'"{unique_name("bank")}"'), {"__name__": "__main__"})
+    assert capsys.readouterr().out == "70 100\n"
+
+
 def test_the_bank_account_ends_as_it_says(
     bootstrap: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
