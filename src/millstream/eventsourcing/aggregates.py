@@ -31,6 +31,7 @@ from millstream.eventsourcing.history import Happening, happenings
 from millstream.eventsourcing.kept_states import STATES_MAX
 from millstream.eventsourcing.partition_writer import Along, new_event_id
 from millstream.eventsourcing.placement import stream_key
+from millstream.eventsourcing.sealed_commands import open_arguments, seal_arguments
 from millstream.eventsourcing.snapshots import SnapshotTopic
 from millstream.eventsourcing.states import Deciding, Shunning, States
 from millstream.eventsourcing.stored_event import Command, Receipt
@@ -173,12 +174,13 @@ class Aggregates(Generic[AggregateT]):
         return self._sender.send(self.to_send(id, call, terms))
 
     def to_send(self, id: str, call: Call, terms: Terms) -> SentCommand:
+        stream, arguments = self.stream(id), encode_arguments(call)
         return SentCommand(
             id=terms.id or new_event_id(),
             aggregate=self.name,
-            stream=self.stream(id),
+            stream=stream,
             command=call.command,
-            arguments=encode_arguments(call),
+            arguments=seal_arguments(arguments, self.types, stream=stream, command=call.command),
             expect=terms.expect,
             meta={word: said for word, said in terms.meta.items() if word != "command"},
         )
@@ -188,7 +190,10 @@ class Aggregates(Generic[AggregateT]):
         name, _, id = sent.stream.partition(SEPARATOR)
         if name != self.name:
             raise BadAggregateId(aggregate=self.name, found=sent.stream)
-        call = call_from(self.kind, sent.command, sent.arguments)
+        arguments = open_arguments(
+            sent.arguments, self.types, stream=sent.stream, command=sent.command
+        )
+        call = call_from(self.kind, sent.command, arguments)
         meta = checked({word: sent.meta.get(word) for word in WORDS})
         terms = Terms(id=sent.id, expect=sent.expect, meta={"command": sent.command, **meta})
         return self.submit(id, call, terms, along=along)

@@ -44,6 +44,12 @@ class Sealing(Protocol):
     def open_snapshot(self, sealed: bytes, *, place: str) -> bytes | None:
         """None if one of its keys is gone."""
 
+    def seal_command(self, arguments: bytes, *, place: str) -> str:
+        """The arguments of a command, on their way over a topic."""
+
+    def open_command(self, sealed: str, *, place: str) -> bytes | None:
+        """None if somebody was forgotten since."""
+
     def print_of(self, call: bytes) -> bytes:
         """A hash of a command and its arguments that cannot be tried out."""
 
