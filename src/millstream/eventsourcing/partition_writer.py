@@ -38,6 +38,9 @@ TRIES_MAX = 30
 PAUSE_SECONDS_MIN, PAUSE_SECONDS_MAX = 0.002, 0.5
 CLOSE_SECONDS = 90.0
 ROOM_SECONDS = 0.001
+# A thread that was answered asks again within this, unless it has other things to do. A transaction
+# takes some ms.
+GATHER_SECONDS = 0.0003
 # An id has 76 random bits, of which the first two are replaced by those of the variant (RFC 9562).
 ID_DIGITS = 19
 IDS_DRAWN = 512
@@ -111,6 +114,7 @@ class PartitionWriter:
         self._thread: threading.Thread | None = None
         self._thread_id = 0
         self._new_id = EventIds()
+        self._group_size = 0
         self._producer: FencedProducer | None = None
         self._term = 0
 
@@ -157,6 +161,11 @@ class PartitionWriter:
 
     def _next_group(self) -> list[Asked]:
         """All that wait, unless they are too many; empty when it is closed."""
+        group = self._taken()
+        self._group_size = len(group)
+        return group
+
+    def _taken(self) -> list[Asked]:
         group: list[Asked] = []
         waiting = self._waiting
         while not group or (len(group) < GROUP_DECISIONS_MAX and not waiting.empty()):
@@ -164,9 +173,19 @@ class PartitionWriter:
             if asked is None:
                 waiting.put(None)  # for the next call, when this group is served
                 return group
+            if not group and self._group_size > 1:
+                self._gather()
             if asked.future.set_running_or_notify_cancel():
                 group.append(asked)
         return group
+
+    def _gather(self) -> None:
+        """Those who were just answered come again one by one: wait while they do. Else the first
+        of them has a transaction of its own, and all others wait for that."""
+        waiting, before = self._waiting.qsize(), -1
+        while before < waiting < self._group_size:
+            time.sleep(GATHER_SECONDS)
+            before, waiting = waiting, self._waiting.qsize()
 
     def _serve(self, group: Sequence[Asked]) -> None:
         """Until each is answered; in more than one transaction, if they are large."""
