@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any, cast
 
 import msgspec
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millstream.base.errors import Rejected
@@ -19,7 +19,7 @@ from millstream.eventsourcing.replay import CannotShun
 from millstream.eventsourcing.snapshots import SnapshotTopic
 from millstream.eventsourcing.stored_event import NewEvent, StoredEvent
 from millstream.eventsourcing.upcasting import upcast
-from tests.support.memory_events import MemoryEvents, MemorySnapshots
+from tests.support.memory_events import CommitRefused, MemoryEvents, MemorySnapshots
 
 STREAM = "Shelf:s"
 
@@ -124,7 +124,7 @@ steps = st.one_of(
     st.tuples(st.sampled_from(["look", "rest", "close_year"])),
     st.tuples(st.just("old"), st.sampled_from("ABC"), st.sampled_from([1, 2])),
     st.tuples(st.just("shun"), st.integers(0, 30)),
-    st.tuples(st.sampled_from(["restart", "lose", "damage", "drop"])),
+    st.tuples(st.sampled_from(["restart", "lose", "damage", "drop", "refuse"])),
     st.tuples(st.just("as of"), st.integers(0, 30)),
 )
 
@@ -154,6 +154,8 @@ class World:
                     self.snapshots.values[stream] = value[:-40] + b"?" + value[-39:]
             case "drop":
                 self.store.drop_next = 1
+            case "refuse":
+                self.store.refuse_next = True
             case "old":
                 self.write_old(*rest)
             case "shun":
@@ -166,7 +168,7 @@ class World:
     def command(self, name: str, *arguments: Any) -> None:
         try:
             getattr(self.shelves["s"], name)(*arguments)
-        except Rejected:
+        except (Rejected, CommitRefused):
             self.store.drop_next = 0
 
     def write_old(self, name: str, version: int) -> None:
@@ -179,18 +181,21 @@ class World:
         self.store.append(STREAM, [new])
 
     def shun(self, number: int) -> None:
-        if number < len(self.store.events):
-            try:
-                self.shelves["s"].shun(self.store.events[number].id, why="a mistake")
-            except (CannotShun, FoldFailed):
-                self.store.drop_next = 0
+        if not self.store.events:
+            return
+        mistake = self.store.events[number % len(self.store.events)]
+        try:
+            self.shelves["s"].shun(mistake.id, why="a mistake")
+        except (CannotShun, FoldFailed, CommitRefused):
+            self.store.drop_next = 0
 
     def look_back(self, version: int) -> None:
-        version = min(version, len(self.store.events))
+        version %= len(self.store.events) + 1
         found = self.shelves["s"].state(version=version)
         assert state_in(found) == naive(self.store.events[:version])
 
 
+@settings(max_examples=400)
 @given(
     script=st.lists(steps, max_size=40),
     snapshot_every=st.sampled_from([None, 1, 2, 7]),

@@ -1,6 +1,7 @@
 """An event store in a list: the face of EventStore that aggregates use, and no broker.
 
 `drop_next`: so many commits are lost, as if the writer was fenced; decisions run again then.
+`refuse_next`: the next one is run, and comes to nothing.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -17,6 +18,10 @@ from millstream.eventsourcing.staging import CommandIdReused, WrongVersion
 from millstream.eventsourcing.stored_event import Command, NewEvent, Receipt, StoredEvent
 
 BEGINNING = datetime(2026, 11, 18, tzinfo=UTC)
+
+
+class CommitRefused(Exception):
+    """What was decided was not stored."""
 
 
 @dataclass
@@ -36,6 +41,7 @@ class MemoryEvents:
     def __init__(self) -> None:
         self.events: list[StoredEvent] = []
         self.drop_next = 0
+        self.refuse_next = False
         self.reads = 0
         self.gone_before: dict[str, int] = {}  # what retention took
         self._commands: dict[str, tuple[Command, Receipt]] = {}
@@ -77,6 +83,9 @@ class MemoryEvents:
         while self.drop_next:
             self.drop_next -= 1
             made = list(decision(MemoryHead(stream, version, self)))
+        if self.refuse_next:
+            self.refuse_next = False
+            raise CommitRefused
         return self._store(stream, made, command, meta)
 
     def _store(
