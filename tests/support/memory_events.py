@@ -6,7 +6,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
@@ -72,11 +72,11 @@ class MemoryEvents:
     ) -> Receipt:
         version = self.version(stream)
         if command is not None and command.id in self._commands:
-            known, receipt = self._commands[command.id]
-            if (known.print, receipt.stream) != (command.print, stream):
-                seen = SeenCommand(known.print, receipt.stream, 1, 1)
+            known, repeat = self._commands[command.id]
+            if (known.print, repeat.stream) != (command.print, stream):
+                seen = SeenCommand(known.print, repeat.stream, 1, 1)
                 raise CommandIdReused(id=command.id, stream=stream, seen=seen)
-            return replace(receipt, is_repeat=True)
+            return repeat
         if expect is not None and expect != version:
             raise WrongVersion(stream=stream, expected=expect, found=version)
         made = list(decision(MemoryHead(stream, version, self)))
@@ -107,18 +107,22 @@ class MemoryEvents:
                 meta=meta,
             )
             self.events.append(stored)
-        receipt = Receipt(
+        ids = tuple(new.id or "" for new in made)
+        if command is not None and made:
+            self._commands[command.id] = command, self._receipt(stream, ids, is_repeat=True)
+        return self._receipt(stream, ids, is_repeat=False)
+
+    def _receipt(self, stream: str, ids: tuple[str, ...], *, is_repeat: bool) -> Receipt:
+        return Receipt(
             topic=self.topic,
             partition=0,
             offset=len(self.events) - 1,
             stream=stream,
             version=self.version(stream),
             seq=len(self.events),
-            events=tuple(new.id or "" for new in made),
+            events=ids,
+            is_repeat=is_repeat,
         )
-        if command is not None and made:
-            self._commands[command.id] = command, receipt
-        return receipt
 
     def append(self, stream: str, events: list[NewEvent]) -> Receipt:
         """What another program wrote."""
