@@ -8,9 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from millstream import Aggregate, App, Rejected, event
 from millstream.base.declared import BadDeclaration
+from millstream.eventsourcing.replay import HistoryGone
 from millstream.eventsourcing.snapshots import SnapshotTopic
 from millstream.eventsourcing.staging import CommandIdReused, EventTooLarge, WrongVersion
 from tests.clients.steps import unique_name
@@ -29,8 +32,16 @@ class Withdrawn:
     amount: int
 
 
+@event(closes=True)
+class YearClosed:
+    balance: int
+
+
 class Account(Aggregate):
     balance = 0
+
+    def close_year(self) -> Iterator[object]:
+        yield YearClosed(self.balance)
 
     def deposit(self, amount: int, note: str = "") -> Iterator[object]:
         yield Deposited(amount, note)
@@ -45,6 +56,9 @@ class Account(Aggregate):
 
     def on_Withdrawn(self, found: Withdrawn) -> None:  # noqa: N802 - the same
         self.balance -= found.amount
+
+    def on_YearClosed(self, found: YearClosed) -> None:  # noqa: N802 - the same
+        self.balance = found.balance
 
 
 @pytest.fixture
@@ -184,3 +198,29 @@ def test_snapshots_of_a_stream_are_found_by_other_processes(bootstrap: str) -> N
     assert reader.find("Account:bob") is None
     reader.close()
     assert writer.lost == 0
+
+
+def test_what_retention_took_before_a_closing_event_is_not_missed(
+    open_app: Callable[[], App], bootstrap: str, admin: AdminClient, tmp_path: Path
+) -> None:
+    with open_app() as app:
+        name, topic, alice = app.name, app.events.topic, app.aggregates(Account)["alice"]
+        for _ in range(10):
+            alice.deposit(1)
+        middle = alice.deposit(1)
+        alice.deposit(1)
+        closed = alice.close_year()
+        alice.withdraw(2)
+    for receipt in (middle, closed):
+        cut = TopicPartition(topic, receipt.partition, receipt.offset)
+        admin.delete_records([cut])[cut].result(WITHIN_S)
+        for data in (tmp_path / "data", tmp_path / f"fresh-{receipt.version}"):
+            with App(name, brokers=bootstrap, data=data) as app:
+                alice = app.aggregates(Account)["alice"]
+                before = alice.version
+                assert alice.state().balance == 10
+                alice.deposit(1)
+                alice.withdraw(1)
+                assert alice.version == before + 2
+                with pytest.raises(HistoryGone):
+                    alice.state(version=3)
