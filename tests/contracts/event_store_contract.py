@@ -513,6 +513,7 @@ class EventStoreContract:
             NewEvent(type="X", data=b'{}},{"a":{}'),
             NewEvent(type="", data=b"{}"),
             NewEvent(type="X", data=b"{}", tags=(1,)),  # type: ignore[arg-type]
+            NewEvent(type="X", data=b"{}", tags="ab"),  # type: ignore[arg-type]
             NewEvent(type="X", data=b"{}", id=7),  # type: ignore[arg-type]
             "X",
         ],

@@ -6,7 +6,6 @@ staging, and nothing has happened.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from itertools import chain
 from typing import Any
@@ -31,6 +30,8 @@ from millstream.eventsourcing.stored_event import (
 EVENT_BYTES_MAX = 1_000_000
 COMMAND_ID_LENGTH_MAX = 1_000
 EVENTS_OF_A_DECISION_MAX = 10_000
+
+NO_META: Mapping[str, Any] = {}
 
 Decision = Callable[["StreamHead"], Iterable[NewEvent] | None]
 ReadEvents = Callable[[Sequence[int]], Iterator[StoredEvent]]
@@ -70,8 +71,7 @@ class UnfitEvent(Rejected):
         self.stream, self.reason = stream, reason
 
 
-@dataclass(frozen=True, slots=True)
-class Wish:
+class Wish(msgspec.Struct, frozen=True):
     """A decision that someone asks for, and under which terms."""
 
     stream: str
@@ -82,8 +82,7 @@ class Wish:
     meta: Mapping[str, Any] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Decided:
+class Decided(msgspec.Struct, frozen=True):
     """What became of a wish: the stream's version and the partition's `seq` after it, and the ids
     of its events; those of a repeat are in the log."""
 
@@ -154,19 +153,19 @@ class Staging:
 
     def decide(self, wish: Wish) -> Decided:
         """Raises what the decision raises, or why it is refused; nothing of it is staged then."""
-        version, before = self.head(wish.stream)
-        if wish.command is not None and (seen := self._seen(wish.command, wish.stream)):
-            return Decided(wish.stream, version, self.seq, repeats=seen)
+        stream, command = wish.stream, wish.command
+        version, before = self.head(stream)
+        if command is not None and (seen := self._seen(command, stream)):
+            return Decided(stream, version, self.seq, repeats=seen)
         if wish.expect is not None and wish.expect != version:
-            raise WrongVersion(stream=wish.stream, expected=wish.expect, found=version)
+            raise WrongVersion(stream=stream, expected=wish.expect, found=version)
         if wish.condition is not None:
-            self._check(wish.condition, wish.stream)
-        found = wish.decision(StreamHead(wish.stream, version, before, self))
-        events = self._taken(wish.stream, found)
-        if wish.command is not None and any(event.stream is not None for event in events):
-            raise UnfitEvent(stream=wish.stream, reason="a command with an id is of one stream")
-        ids = self._stage(wish, events) if events else ()
-        return Decided(wish.stream, self.head(wish.stream)[0], self.seq, ids)
+            self._check(wish.condition, stream)
+        events = self._taken(wish, wish.decision(StreamHead(stream, version, before, self)))
+        if not events:
+            return Decided(stream, version, self.seq)
+        ids = self._stage(wish, events)
+        return Decided(stream, self._heads.get(stream, (version,))[0], self.seq, ids)
 
     def head(self, stream: str) -> tuple[int, bytes]:
         """Version and hash."""
@@ -223,8 +222,8 @@ class Staging:
         if self.records:
             yield from self._index.matching(query, after=after, upto=self.seq)
 
-    def _taken(self, stream: str, found: Iterable[NewEvent] | None) -> list[NewEvent]:
-        events = [] if found is None else list(found)
+    def _taken(self, wish: Wish, found: Iterable[NewEvent] | None) -> list[NewEvent]:
+        stream, events = wish.stream, [] if found is None else list(found)
         if len(events) > EVENTS_OF_A_DECISION_MAX:
             limit = f"{EVENTS_OF_A_DECISION_MAX:,}"
             reason = f"a decision has {len(events):,} events, of {limit} that it may have"
@@ -233,18 +232,22 @@ class Staging:
             _check_event(event, stream)
             if event.stream is not None:
                 stream_key(event.stream)
+                if wish.command is not None:
+                    reason = "a command with an id is of one stream"
+                    raise UnfitEvent(stream=stream, reason=reason)
         return events
 
     def _stage(self, wish: Wish, events: Sequence[NewEvent]) -> tuple[str, ...]:
         """All of them, or none if one does not fit; returns their ids."""
-        seq, at = self.seq, self._moment()
-        values, ids = [], []
+        seq, at, meta = self.seq, self._moment(), wish.meta or NO_META
+        staged: list[tuple[str, bytes]] = []
+        ids = []
         heads: dict[str, tuple[int, bytes]] = {}
-        for number, event in enumerate(events, 1):
+        for number, event in enumerate(events, seq + 1):
             id, stream = event.id or self._new_id(), event.stream or wish.stream
             version, before = heads.get(stream) or self.head(stream)
             stored = StoredEvent(
-                seq=seq + number,
+                seq=number,
                 stream=stream,
                 version=version + 1,
                 type=event.type,
@@ -254,22 +257,32 @@ class Staging:
                 data=_checked_data(event, stream),
                 tags=event.tags,
                 command=wish.command,
-                meta=wish.meta or {},
+                meta=meta,
             )
             value, before = _encoded(stored, before)
             heads[stream] = version + 1, before
-            values.append((stream, value))
+            staged.append((stream, value))
             ids.append(id)
-        for number, ((stream, _), event) in enumerate(zip(values, events, strict=True), 1):
-            self._index.add(seq + number, stream, event.type, event.tags)
-        self.records += values
-        self.size_bytes += sum(len(value) for _, value in values)
-        self._heads.update(heads)
+        self._keep(staged, events, heads)
         self._last_hash = before
         if wish.command is not None:
             seen = SeenCommand(wish.command.print, wish.stream, seq + 1, len(events))
             self._commands[wish.command.id] = wish.command, seen
         return tuple(ids)
+
+    def _keep(
+        self,
+        staged: Sequence[tuple[str, bytes]],
+        events: Sequence[NewEvent],
+        heads: Mapping[str, tuple[int, bytes]],
+    ) -> None:
+        seq = self.seq
+        for (stream, value), event in zip(staged, events, strict=True):
+            seq += 1
+            self._index.add(seq, stream, event.type, event.tags)
+            self.size_bytes += len(value)
+        self.records += staged
+        self._heads.update(heads)
 
     def _moment(self) -> datetime:
         """Time does not go back in a partition, whoever's clock it is: as-of reads rely on it."""
@@ -286,11 +299,11 @@ def _check_event(event: NewEvent, stream: str) -> None:
     """What is of another type would be written, and never read again."""
     if not isinstance(event, NewEvent):
         raise UnfitEvent(stream=stream, reason=f"{event!r} is no NewEvent")
-    is_named = isinstance(event.type, str) and isinstance(event.type_version, int) and event.type
-    is_tagged = isinstance(event.tags, tuple) and (
-        not event.tags or all(isinstance(tag, str) for tag in event.tags)
+    is_named = event.type and isinstance(event.type, str) and isinstance(event.type_version, int)
+    is_tagged = event.tags == () or (
+        isinstance(event.tags, tuple) and all(isinstance(tag, str) for tag in event.tags)
     )
-    if not is_named or not is_tagged or not isinstance(event.id, str | None):
+    if not is_named or not is_tagged or not (event.id is None or isinstance(event.id, str)):
         reason = f"{event!r}: types, tags and ids are texts, versions of types are numbers"
         raise UnfitEvent(stream=stream, reason=reason)
 

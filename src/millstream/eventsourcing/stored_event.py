@@ -15,7 +15,7 @@ partition, `version` in the stream, both from 1: offsets are neither, as markers
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
 from typing import Any, Final
@@ -69,8 +69,7 @@ class StoredEvent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     hash: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Receipt:
+class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     """Where the events of a command are. As a `view.get(..., after=receipt)` it names the last one.
 
     `version` is the stream's after them, `seq` the partition's. `is_repeat`: they were there
@@ -83,7 +82,7 @@ class Receipt:
     stream: str
     version: int
     seq: int
-    events: tuple[str, ...] = field(default=())
+    events: tuple[str, ...] = ()
     is_repeat: bool = False
 
 
