@@ -58,6 +58,9 @@ class MemoryKeyTopic(KeyTopic):
         self._step("committed")
         return len(self._log.records) - 1
 
+    def _settle(self, notes: Sequence[Note], offset: int) -> None:
+        self.refresh()
+
 
 class MemoryKeyStore:
     """`destroyed` are the names that were taken away."""

@@ -30,6 +30,7 @@ from millstream.base.quantity import MIB
 from millstream.eventsourcing.key_book import KeyBook, Note
 
 POLL_SECONDS: Final = 0.5
+MARKER: Final = 1
 MESSAGES_MAX: Final = 5_000
 CLOSE_SECONDS: Final = 5.0
 # Each lost try is one that another process has won, or a broker that is away.
@@ -88,7 +89,9 @@ class KeyTopic:
         """Read all that is committed as of now."""
         if self._consumer is None:
             self._open_consumer()
-        end = self._topics.committed_ends(self.name, [0])[0]
+        # The last offset is that of a marker, as all is written in transactions: the client tells
+        # that it is past it only when it has waited for more.
+        end = self._topics.committed_ends(self.name, [0])[0] - MARKER
         deadline = time.monotonic() + PATIENCE_SECONDS
         while self._read_to < end:
             found = self._consumed()
@@ -134,7 +137,7 @@ class KeyTopic:
             self.refresh()
         notes = self._decided(decide)
         if notes:
-            self._read_past(self._commit(notes))
+            self._settle(notes, self._commit(notes))
 
     def _decided(self, decide: Decide) -> Sequence[Note]:
         """One that is refused by what is old news is tried again by the newest."""
@@ -166,15 +169,17 @@ class KeyTopic:
             raise self._not_reached("it was committed, and not said where")
         return written[-1]
 
-    def _read_past(self, offset: int) -> None:
-        """Kafka answers a commit before the records can be read: a moment, and they can."""
+    def _settle(self, notes: Sequence[Note], offset: int) -> None:
+        """They count, as nobody else has written since we read. `offset` is the last one's. Kafka
+        answers a commit before others can read it: a moment, and they can."""
         deadline = time.monotonic() + PATIENCE_SECONDS
-        self.refresh()
-        while self._read_to <= offset:
+        while self._topics.committed_ends(self.name, [0])[0] <= offset:
             if time.monotonic() > deadline:
                 raise self._not_reached("what was committed cannot be read yet")
             self._pause(PAUSE_SECONDS_MIN)
-            self.refresh()
+        for key, value in notes:
+            self.book.apply(key, value, place=f"{self.name}[0]")
+        self._read_to = offset + 1
 
     def _put(self, key: bytes, value: bytes, **more: Any) -> None:
         while True:
@@ -224,6 +229,8 @@ class KeyTopic:
 
     def _take(self, message: Message) -> None:
         error, offset = message.error(), message.offset() or 0
+        if error is None and offset < self._read_to:
+            return  # what we have written ourselves is known
         if error is None:
             place = f"{self.name}[0] at offset {offset}"
             self.book.apply(message.key(), message.value(), place=place)
