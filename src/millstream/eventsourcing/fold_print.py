@@ -8,6 +8,7 @@ seen: then say another `snapshot_version`. A print that changes too often only c
 
 import dataclasses
 import inspect
+import re
 from collections.abc import Callable, Iterable, Iterator
 from hashlib import sha256
 from types import CodeType, FunctionType
@@ -17,6 +18,7 @@ from millstream.eventsourcing.aggregate import Aggregate
 from millstream.eventsourcing.declared_event import facts_of
 
 PRINT_LENGTH = 32
+ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 CONSTANTS = (type(None), bool, int, float, str, bytes, tuple, frozenset)
 
 
@@ -29,7 +31,7 @@ def _told(kind: type[Aggregate]) -> Iterator[str]:
     plan = kind.__plan__
     seen: set[CodeType] = set()
     yield f"{plan.name} {plan.snapshot_version}"
-    yield from (f"{name}={value!r}" for name, value in sorted(plan.initial.items()))
+    yield from (f"{name}={_constant(value)}" for name, value in sorted(plan.initial.items()))
     yield from _methods(kind, Aggregate, seen, without=plan.commands)
     for event in sorted(plan.kinds, key=lambda one: one.__name__):
         yield from _event(event, seen)
@@ -41,7 +43,7 @@ def _event(event: type, seen: set[CodeType]) -> Iterator[str]:
     yield f"event {event.__name__} {facts.name} {facts.version} {facts.closes}"
     for field in dataclasses.fields(event):
         factory = getattr(field.default_factory, "__qualname__", "")
-        yield f"{field.name}: {field.type} = {field.default!r} {factory}"
+        yield f"{field.name}: {field.type} = {_constant(field.default)} {factory}"
     yield from _methods(event, object, seen)
     for version, step in sorted(facts.steps.items()):
         yield f"from {version}"
@@ -72,7 +74,7 @@ def _callable(function: Callable[..., Any], seen: set[CodeType]) -> Iterator[str
     if not isinstance(function, FunctionType):
         yield repr(getattr(function, "__qualname__", type(function)))
         return
-    yield f"{function.__defaults__!r} {function.__kwdefaults__!r}"
+    yield f"{_constant(function.__defaults__)} {_constant(function.__kwdefaults__)}"
     yield from _code(function.__code__, function.__globals__, seen)
 
 
@@ -97,5 +99,9 @@ def _code(code: CodeType, around: dict[str, Any], seen: set[CodeType]) -> Iterat
 
 
 def _constant(found: Any) -> str:
-    """Sets have no order of their own; it differs from process to process."""
-    return repr(sorted(map(repr, found))) if isinstance(found, frozenset) else repr(found)
+    """The same in every process: sets have no order of their own, and addresses say nothing."""
+    if isinstance(found, set | frozenset):
+        return repr(sorted(map(_constant, found)))
+    if isinstance(found, tuple):
+        return repr([_constant(one) for one in found])
+    return ADDRESS.sub("", repr(found))

@@ -1,5 +1,8 @@
 """A snapshot is of use as long as its fold is the same: what changes the print, and what not."""
 
+import os
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -54,6 +57,31 @@ def printed(old: str = "", new: str = "") -> str:
 
 def test_the_same_program_has_the_same_print() -> None:
     assert printed() == printed()
+
+
+def test_the_print_is_the_same_in_every_process() -> None:
+    """Sets come in another order there, and objects are at other addresses."""
+    source = SOURCE.replace("limit = 100", "limit = {'a', 'b', 'c'}; other = object()").replace(
+        "self.last = event.note", "self.last = event.note in {'x', 'y', 'z'}"
+    )
+    code = f"""
+space = {{"__name__": "bank"}}
+exec(compile({source!r}, "bank.py", "exec"), space)
+from millstream.eventsourcing.fold_print import fold_print
+print(fold_print(space["Account"]))
+"""
+    found = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env=os.environ | {"PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=60,
+        ).stdout
+        for seed in ("1", "2", "3")
+    }
+    assert len(found) == 1
 
 
 @pytest.mark.parametrize(
