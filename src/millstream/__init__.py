@@ -26,8 +26,12 @@ if TYPE_CHECKING:
     from millstream.base.errors import Rejected
     from millstream.embedded import Broker, BrokerDidNotStart
     from millstream.eventsourcing.aggregate import Aggregate
+    from millstream.eventsourcing.command_sender import NoAnswer, Pending
     from millstream.eventsourcing.declared_event import event
     from millstream.eventsourcing.personal import FORGOTTEN, Personal, personal
+    from millstream.eventsourcing.query import Query
+    from millstream.eventsourcing.reaction import Cause
+    from millstream.eventsourcing.stored_event import StoredEvent
     from millstream.eventsourcing.upcasting import upcast
     from millstream.jobs import JobsFailed
     from millstream.processing.operators import changelog, joins, windows
@@ -41,12 +45,17 @@ __all__ = [
     "App",
     "Broker",
     "BrokerDidNotStart",
+    "Cause",
     "Job",
     "JobsFailed",
     "LockLost",
+    "NoAnswer",
+    "Pending",
     "Personal",
+    "Query",
     "Queue",
     "Rejected",
+    "StoredEvent",
     "Topic",
     "__version__",
     "changelog",
@@ -65,12 +74,17 @@ HOMES = {
     "App": "app",
     "Broker": "embedded",
     "BrokerDidNotStart": "embedded",
+    "Cause": "eventsourcing.reaction",
     "Job": "queues.queue",
     "JobsFailed": "jobs",
     "LockLost": "queues.leader_link",
+    "NoAnswer": "eventsourcing.command_sender",
+    "Pending": "eventsourcing.command_sender",
     "Personal": "eventsourcing.personal",
+    "Query": "eventsourcing.query",
     "Queue": "queues.queue",
     "Rejected": "base.errors",
+    "StoredEvent": "eventsourcing.stored_event",
     "Topic": "app",
     "event": "eventsourcing.declared_event",
     "personal": "eventsourcing.personal",

@@ -9,7 +9,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast
 
 from millstream.base.declared import BadDeclaration, DeclaredTopic, EventTime
 from millstream.base.near_names import did_you_mean, there_are
@@ -25,10 +25,14 @@ from millstream.settings import EventSettings, load
 if TYPE_CHECKING:
     from millstream.eventsourcing.aggregate import Aggregate
     from millstream.eventsourcing.aggregates import Aggregates
+    from millstream.eventsourcing.command_sender import CommandSender
+    from millstream.eventsourcing.command_topic import Names
     from millstream.eventsourcing.event_store import EventStore
     from millstream.eventsourcing.snapshots import SnapshotTopic
 
 AggregateT = TypeVar("AggregateT", bound="Aggregate")
+# Decided by a writer of this process, or by whoever hosts them.
+CommandWay = Literal["direct", "topic"]
 
 logger = logging.getLogger(__name__)
 
@@ -103,6 +107,7 @@ class AppEvents:
         self._lock = threading.Lock()
         self._store = OpenedLater(self._open_store)
         self._snapshots = OpenedLater(self._open_snapshots)
+        self._sender = OpenedLater(self._open_sender)
         for name in (INPUT, self.topic):
             catalog.provide(name, self.as_input)
 
@@ -112,6 +117,7 @@ class AppEvents:
         *,
         partitions: int | None = None,
         snapshot_every: int | None = None,
+        commands: "CommandWay | None" = None,
     ) -> "Aggregates[AggregateT]":
         """The aggregates of this class, the same object each time."""
         from millstream.eventsourcing.aggregate import require_aggregate
@@ -130,12 +136,16 @@ class AppEvents:
                     snapshot_every=snapshot_every or settings.snapshot_every,
                     sealing=cast(Any, OpenedLater(lambda: self._forgetting.sealing)),
                     states_max=settings.states_max,
+                    sender=cast("CommandSender", self._sender),
+                    sends_all=commands == "topic",
                 )
         if known.kind is not kind:
             raise BadDeclaration(
                 f"two aggregates with the name {name}, and streams are named after it: give one "
                 f'of them another, class {kind.__name__}(Aggregate, name="...")'
             )
+        if commands is not None and known.sends_all != (commands == "topic"):
+            raise BadDeclaration(f"{name}: its commands were to go another way before: say it once")
         return known
 
     def require_partitions(self, partitions: int | None) -> None:
@@ -160,6 +170,7 @@ class AppEvents:
 
     def close(self) -> None:
         """What waits to be decided is decided first."""
+        self._sender.close_opened()
         self._store.close_opened()
         self._snapshots.close_opened()
 
@@ -175,6 +186,18 @@ class AppEvents:
             index_dir=self._data.absolute() / INDEX_DIRECTORY,
             command_ids_max=load(EventSettings).command_ids_max,
         )
+
+    @property
+    def names(self) -> "Names":
+        """Of the topics that commands go over."""
+        from millstream.eventsourcing.command_topic import Names
+
+        return Names.of_app(self._app)
+
+    def _open_sender(self) -> "CommandSender":
+        from millstream.eventsourcing.command_sender import CommandSender
+
+        return CommandSender(dict(self._client_config()), self.names, self.store())
 
     def _open_snapshots(self) -> "SnapshotTopic":
         from millstream.eventsourcing.snapshots import SnapshotTopic

@@ -14,15 +14,16 @@ MILLSTREAM_BROKERS=... and MILLSTREAM_SPARK=... (or millstream.toml) point the s
 clusters; then nothing is started.
 """
 
+import contextlib
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from millstream.aggregates import AppEvents
+from millstream.aggregates import AppEvents, CommandWay
 from millstream.base.declared import (
     BadDeclaration,
     DeclaredTable,
@@ -40,6 +41,7 @@ from millstream.declarations import Columns, Duration, columns, declared_table, 
 from millstream.declared_views import DeclaredViews
 from millstream.embedded import Broker, BrokerDidNotStart
 from millstream.forgetting import Forgetting
+from millstream.hosting import Hosting
 from millstream.jobs import Jobs
 from millstream.processing.jobs.catalog import Catalog
 from millstream.processing.jobs.job import (
@@ -156,6 +158,7 @@ class App:
             forgetting=self.forgetting,
             client_config=lambda: self.client_config,
         )
+        self.hosted = Hosting(self.events, app=self.name, client_config=lambda: self.client_config)
 
     def __repr__(self) -> str:
         return f"<App {self.name}, data in {self.data}>"
@@ -394,13 +397,48 @@ class App:
         *,
         partitions: int | None = None,
         snapshot_every: int | None = None,
+        commands: CommandWay | None = None,
     ) -> "Aggregates[AggregateT]":
         """The aggregates of a class, by id: `app.aggregates(Account)["alice"].deposit(100)`.
 
         The same object each time. `partitions`: of the topic of events, if it is made now; all
         aggregates of the app share it. `snapshot_every`: events between two snapshots of a stream.
+        `commands`: "topic" to have all of them decided by a process that hosts them (`run`,
+        `host`), and not by this one.
         """
-        return self.events.declare(kind, partitions=partitions, snapshot_every=snapshot_every)
+        return self.events.declare(
+            kind, partitions=partitions, snapshot_every=snapshot_every, commands=commands
+        )
+
+    def reaction(self, *events: type, name: str | None = None) -> Callable[[FunctionT], FunctionT]:
+        """Register a function of (event) or (event, cause) that yields commands for others:
+        `yield wallets.asking[event.customer].charge(event.price)`.
+
+        It runs for each event of these classes in the processes that host the app's commands; the
+        commands have ids that come of the event's, so that none counts twice.
+        """
+
+        def register(function: FunctionT) -> FunctionT:
+            from millstream.eventsourcing.reaction import reaction_of
+
+            self.hosted.declare(reaction_of(function, events, name))
+            return function
+
+        return register
+
+    def host(self) -> None:
+        """Decide commands from their topic, and run reactions, until Ctrl-C or `stop`."""
+        if is_loading.get():
+            return
+        with self.hosting():
+            self.hosted.wait()
+
+    @contextlib.contextmanager
+    def hosting(self) -> Iterator[None]:
+        """As `host`, while the block runs."""
+        self.hosted.require()
+        with self.hosted.running():
+            yield
 
     def event_store(self, *, partitions: int | None = None) -> "EventStore":
         """The store of this app's events: streams, queries, subscriptions, without aggregates."""
@@ -561,7 +599,8 @@ class App:
         rebuild: Iterable[str] = (),
         repeat_side_effects: bool = False,
     ) -> "list[JobProgress]":
-        """Run the captures and jobs until Ctrl-C; with `once`, over what is there now.
+        """Run the captures and jobs, and host commands, until Ctrl-C; with `once`, run the
+        captures and jobs over what is there now.
 
         A job that fails for good does not stop the others; when all have ended, JobsFailed names
         it. `only`: the names of the jobs to run. `rebuild`: those that start over; those that write
@@ -569,9 +608,12 @@ class App:
         """
         if is_loading.get():
             return []
-        with self.captures.running(once=once):
+        with self.captures.running(once=once), self.hosted_unless(once=once):
             if self.captures.declared and not self.catalog.jobs:
                 self.captures.wait()
+                return []
+            if self.hosted.is_needed and not self.catalog.jobs and not once:
+                self.hosted.wait()
                 return []
             if self.captures.is_stopped:  # while they caught up
                 return []
@@ -579,14 +621,19 @@ class App:
                 once=once, only=only, rebuild=rebuild, repeat_side_effects=repeat_side_effects
             )
 
+    def hosted_unless(self, *, once: bool) -> "contextlib.AbstractContextManager[object]":
+        """Commands are hosted beside jobs that go on, not beside those that end."""
+        return contextlib.nullcontext() if once else self.hosted.running()
+
     def progress(self) -> "list[JobProgress]":
         """How the jobs get on, one for each that runs."""
         return self.jobs.progress()
 
     def stop(self) -> None:
-        """End the jobs and captures that run, from any thread."""
+        """End the jobs, captures and hosts that run, from any thread."""
         self.jobs.stop()
         self.captures.stop()
+        self.hosted.stop()
 
     # --- the end ------------------------------------------------------------------------------
 
@@ -594,6 +641,7 @@ class App:
         """Stop jobs and captures, close queues, stop Spark and the broker if they are ours."""
         self.jobs.close()
         self.captures.stop()
+        self.hosted.stop()
         self.events.close()
         self.forgetting.close()
         with self._lock:
