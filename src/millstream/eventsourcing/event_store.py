@@ -25,7 +25,13 @@ from millstream.eventsourcing.partition_state import (
     RECENT_BYTES_MAX,
     PartitionState,
 )
-from millstream.eventsourcing.partition_writer import Along, Asked, PartitionWriter, StoreClosed
+from millstream.eventsourcing.partition_writer import (
+    Along,
+    Asked,
+    PartitionWriter,
+    Reply,
+    StoreClosed,
+)
 from millstream.eventsourcing.placement import partition_of, stream_key
 from millstream.eventsourcing.query import Condition, Query
 from millstream.eventsourcing.staging import Decision, Wish
@@ -87,7 +93,7 @@ class EventStore:
         """All of them behind the stream's last event, or none: WrongVersion unless the stream is
         at `expect` (0: it is new), ConditionFailed if the condition does not hold."""
         wish = Wish(stream, lambda _head: events, expect, condition, command, meta)
-        return self._submit(wish, scope).result()
+        return self._decided(wish, scope)
 
     def decide(
         self,
@@ -102,9 +108,7 @@ class EventStore:
     ) -> Receipt:
         """Append what the decision yields. It runs in the partition's writer, sees every event
         before its own, may run more than once, and must do nothing but decide."""
-        return self._submit(
-            Wish(stream, decision, expect, condition, command, meta), scope
-        ).result()
+        return self._decided(Wish(stream, decision, expect, condition, command, meta), scope)
 
     def submit(
         self,
@@ -120,14 +124,15 @@ class EventStore:
     ) -> "Future[Receipt]":
         """As `decide`, and does not wait. Decisions of one thread run in the order in which they
         were submitted. `along` writes more into the same Kafka transaction, also for a refusal."""
-        return self._submit(Wish(stream, decision, expect, condition, command, meta), scope, along)
-
-    def _submit(
-        self, wish: Wish, scope: str | None, along: Along | None = None
-    ) -> "Future[Receipt]":
         future: Future[Receipt] = Future()
-        self._writer(self.partition_of(wish.stream, scope)).submit(Asked(wish, future, along))
+        wish = Wish(stream, decision, expect, condition, command, meta)
+        self._writer(self.partition_of(stream, scope)).submit(Asked(wish, future, along))
         return future
+
+    def _decided(self, wish: Wish, scope: str | None) -> Receipt:
+        reply = Reply()
+        self._writer(self.partition_of(wish.stream, scope)).submit(Asked(wish, reply))
+        return reply.result()
 
     def refuse(self, partition: int, error: Exception, along: Along) -> "Future[Receipt]":
         """Have `along` tell, in its turn among the partition's decisions, what nobody can decide:

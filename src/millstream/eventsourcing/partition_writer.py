@@ -92,12 +92,46 @@ class DecisionWaits(Rejected):
         self.place = place
 
 
+class Reply:
+    """What a Future is, for the one thread that waits: it costs a fifth."""
+
+    __slots__ = ("_answer", "_lock")
+
+    def __init__(self) -> None:
+        self._answer: Receipt | BaseException | None = None
+        self._lock = threading.Lock()
+        self._lock.acquire()
+
+    def result(self) -> Receipt:
+        """Once, and by one thread."""
+        self._lock.acquire()
+        answer, self._answer = self._answer, None
+        if isinstance(answer, Receipt):
+            return answer
+        assert answer is not None
+        raise answer
+
+    def set_running_or_notify_cancel(self) -> bool:
+        return True
+
+    def done(self) -> bool:
+        return not self._lock.locked()
+
+    def set_result(self, receipt: Receipt) -> None:
+        self._answer = receipt
+        self._lock.release()
+
+    def set_exception(self, error: BaseException) -> None:
+        self._answer = error
+        self._lock.release()
+
+
 @dataclass(slots=True)
 class Asked:
     """A wish and who waits for it. `along` writes more into its transaction."""
 
     wish: Wish
-    future: "Future[Receipt]"
+    future: "Future[Receipt] | Reply"
     along: Along | None = None
     outcome: Decided | BaseException | None = None
 
