@@ -21,12 +21,16 @@ HANDLE_WORDS: Final = frozenset({"id", "stream", "version", "state", "history", 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What an aggregate's class says, read once. `initial`: its class attributes."""
+    """What an aggregate's class says, read once. `initial`: its class attributes.
+
+    `plain`: the parameters of commands that have no special ones: their calls are quicker to bind.
+    """
 
     name: str
     kinds: tuple[type, ...]
     folds: Mapping[type, Callable[[Any, Any], object]]
     commands: Mapping[str, inspect.Signature]
+    plain: Mapping[str, tuple[str, ...]]
     initial: Mapping[str, Any]
     closing: frozenset[str]
     snapshot_version: int
@@ -45,11 +49,13 @@ def plan_of(
     folds = dict(_folds_of(kind, root, name, events))
     kinds = tuple(dict.fromkeys((*folds, *events)))
     EventTypes(kinds)  # refuses two of one name
+    commands = dict(_commands_of(kind, root, name))
     return Plan(
         name=name,
         kinds=kinds,
         folds=folds,
-        commands=dict(_commands_of(kind, root, name)),
+        commands=commands,
+        plain={one: tuple(own.parameters) for one, own in commands.items() if _is_plain(own)},
         initial=dict(_initial_of(kind, root)),
         closing=frozenset(_closing_of(kinds)),
         snapshot_version=snapshot_version,
@@ -142,6 +148,10 @@ def _command_signature(aggregate: str, name: str, member: Any) -> inspect.Signat
                 "every call, so a command has other parameters, each by name"
             )
     return inspect.Signature(own)
+
+
+def _is_plain(signature: inspect.Signature) -> bool:
+    return all(one.kind is one.POSITIONAL_OR_KEYWORD for one in signature.parameters.values())
 
 
 def _is_stepwise(member: Any) -> bool:

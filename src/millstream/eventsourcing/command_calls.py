@@ -1,7 +1,6 @@
 """A command as it is called, and its events in the writer, folded one by one. Pure."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
 import msgspec
@@ -53,8 +52,7 @@ class TooManyEvents(Rejected):
         self.stream, self.command, self.limit = stream, command, limit
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
+class Call(msgspec.Struct, frozen=True, kw_only=True):
     """A command with its arguments, which fit its parameters."""
 
     aggregate: str
@@ -81,6 +79,15 @@ def call_of(
     signature = plan.commands.get(command)
     if signature is None:
         raise UnknownCommand(aggregate=plan.name, command=command, known=plan.commands)
+    plain = plan.plain.get(command)
+    if plain is not None and not named and len(plain) == len(positional):
+        return Call(
+            aggregate=plan.name,
+            command=command,
+            arguments=dict(zip(plain, positional, strict=True)),
+            positional=positional,
+            named=named,
+        )
     try:
         bound = signature.bind(*positional, **named)
     except TypeError as error:

@@ -5,6 +5,7 @@ when its receipt comes. The result is the same with snapshots and kept states as
 """
 
 import logging
+import threading
 from collections.abc import Iterator
 from concurrent.futures import Future
 from datetime import datetime
@@ -19,7 +20,7 @@ from millstream.eventsourcing.event_store import EventStore
 from millstream.eventsourcing.event_types import EventTypes, KeyIds
 from millstream.eventsourcing.fold_print import fold_print
 from millstream.eventsourcing.kept_states import KeptState, KeptStates
-from millstream.eventsourcing.partition_writer import new_event_id
+from millstream.eventsourcing.partition_writer import EventIds
 from millstream.eventsourcing.replay import (
     HistoryGone,
     Read,
@@ -264,7 +265,7 @@ class Deciding:
         made: list[NewEvent] = []
         try:
             made += run_command(
-                kept.aggregate, self._call, states.types, stream=self.stream, new_id=new_event_id
+                kept.aggregate, self._call, states.types, stream=self.stream, new_id=new_id
             )
         except BaseException:
             if kept.aggregate.version == head.version:  # nothing was folded: it is whole
@@ -310,7 +311,21 @@ class Shunning:
             without=[self._event_id],
         )
         fact = Shunned(event=self._event_id, version=found.version, why=self._why)
-        return [shunned_event(fact, event_id=new_event_id())]
+        return [shunned_event(fact, event_id=new_id())]
+
+
+class _ThreadIds(threading.local):
+    """Each writer draws from its own."""
+
+    def __init__(self) -> None:
+        self.draw = EventIds()
+
+
+_ids = _ThreadIds()
+
+
+def new_id() -> str:
+    return _ids.draw()
 
 
 class _Reading:
