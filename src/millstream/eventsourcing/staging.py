@@ -176,7 +176,8 @@ class Staging:
         kept = self._state.index.of_stream(stream, after=after, upto=None, position=None)
         staged = self._index.streams.get(stream, ())
         skipped = max(0, after - self._state.version(stream))
-        return chain(self._read(kept), self._staged(staged[skipped:]))
+        new = self._staged(staged[skipped:])
+        return chain(self._read(kept), new) if kept else new
 
     def events_at(self, seqs: Sequence[int]) -> Iterator[StoredEvent]:
         """Of these numbers, which rise."""
