@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import IO, Any
 
 import pytest
-from confluent_kafka import Consumer
 
 from millstream.embedded import Broker
 from millstream.eventsourcing.command_topic import Names
 from millstream.eventsourcing.event_store import EventStore
 from millstream.eventsourcing.stored_event import StoredEvent
+from tests.support.committed_topic import committed
 
 PARTITIONS = 2
 CLIENTS, THREADS = 2, 25
@@ -121,30 +121,11 @@ def check_race(race: Race, *, seats: int) -> None:
 def check_replies(race: Race) -> None:
     """No command is answered yes and no: repeats of the same one are told the same."""
     told: dict[str, set[bool]] = defaultdict(set)
-    for key, value in committed(race.bootstrap, Names.of_app(race.app).replies):
+    for key, value in committed(
+        race.bootstrap, Names.of_app(race.app).replies, partitions=PARTITIONS
+    ):
         told[key.decode()].add("receipt" in json.loads(value))
     assert all(len(found) == 1 for found in told.values()), told
-
-
-def committed(bootstrap: str, topic: str) -> Iterator[tuple[bytes, bytes]]:
-    consumer = Consumer(
-        {
-            "bootstrap.servers": bootstrap,
-            "group.id": uuid.uuid4().hex,
-            "auto.offset.reset": "earliest",
-            "isolation.level": "read_committed",
-            "enable.partition.eof": True,
-        }
-    )
-    consumer.subscribe([topic])
-    ended: set[int | None] = set()
-    while len(ended) < PARTITIONS:
-        for message in consumer.consume(1_000, 1.0):
-            if message.error() is not None:
-                ended.add(message.partition())
-            else:
-                yield message.key() or b"", message.value() or b""
-    consumer.close()
 
 
 def test_one_of_fifty_has_the_seat_while_hosts_are_killed(
