@@ -16,6 +16,7 @@ from confluent_kafka import Producer
 from millstream.base.errors import Rejected
 from millstream.base.log_clients import LogNotReached
 from millstream.base.offsets import OffsetRange
+from millstream.eventsourcing import partition_writer
 from millstream.eventsourcing.event_store import EventStore
 from millstream.eventsourcing.partition_writer import DecisionWaits, StoreClosed
 from millstream.eventsourcing.placement import BadStreamName
@@ -31,7 +32,7 @@ from millstream.eventsourcing.staging import (
 from millstream.eventsourcing.stored_event import BadEventRecord, Command, NewEvent
 from millstream.eventsourcing.subscription import EventsMissing, Token
 from millstream.eventsourcing.transaction import FencedProducer
-from tests.support.waiting import eventually
+from tests.support.waiting import eventually, stays
 
 WITHIN_S = 60.0
 
@@ -268,6 +269,40 @@ class EventStoreContract:
 
         with pytest.raises(DecisionWaits):
             store.decide("Cart:1", nested)
+
+    def test_large_decisions_take_more_than_one_transaction(self, store: EventStore) -> None:
+        large = fact("Large", b'{"x":"%s"}' % (b"y" * 900_000))
+        asked = [store.submit("Cart:1", lambda _head: [large]) for _ in range(25)]
+        assert [one.result(WITHIN_S).version for one in asked] == list(range(1, 26))
+        assert len(list(store.read("Cart:1"))) == 25
+
+    def test_a_decision_that_was_given_up_before_its_turn_is_not_made(
+        self, store: EventStore
+    ) -> None:
+        with held(store):
+            given_up = store.submit("Cart:1", lambda _head: [fact("Given up")])
+            kept = store.submit("Cart:1", lambda _head: [fact("Kept")])
+            assert given_up.cancel()
+        assert kept.result(WITHIN_S).version == 1
+        assert [event.type for event in store.read("Cart:1")] == ["Kept"]
+
+    def test_who_asks_for_more_than_may_wait_is_held_up(
+        self, store: EventStore, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(partition_writer, "WAITING_MAX", 5)
+        asked: list[Any] = []
+
+        def ask() -> None:
+            for _ in range(7):
+                asked.append(store.submit("Cart:1", lambda _head: facts(1)))
+
+        asking = threading.Thread(target=ask)
+        with held(store):
+            asking.start()
+            eventually(lambda: len(asked) == 5, what="five wait", within_s=WITHIN_S)
+            stays(lambda: len(asked) == 5, what="no more than five wait")
+        asking.join(WITHIN_S)
+        assert [one.result(WITHIN_S).version for one in asked] == list(range(1, 8))
 
     # --- takeovers ----------------------------------------------------------------------------
 
@@ -550,6 +585,25 @@ class EventStoreContract:
         ):
             with pytest.raises(StoreClosed):
                 use()
+
+
+@contextmanager
+def held(store: EventStore) -> Iterator[None]:
+    """Meanwhile its writer is in a decision, and all others wait."""
+    has_begun, may_end = threading.Event(), threading.Event()
+
+    def decision(_head: StreamHead) -> list[NewEvent]:
+        has_begun.set()
+        assert may_end.wait(WITHIN_S)
+        return []
+
+    asked = store.submit("Held", decision)
+    assert has_begun.wait(WITHIN_S)
+    try:
+        yield
+    finally:
+        may_end.set()
+    assert asked.result(WITHIN_S).version == 0
 
 
 @contextmanager
