@@ -294,7 +294,7 @@ class EventStoreContract:
 
         def ask() -> None:
             for _ in range(7):
-                asked.append(store.submit("Cart:1", lambda _head: facts(1)))
+                asked.append(store.submit("Cart:1", lambda _head: facts(1)))  # noqa: PERF401
 
         asking = threading.Thread(target=ask)
         with held(store):
