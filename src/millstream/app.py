@@ -460,7 +460,7 @@ class App:
 
     # --- personal data ------------------------------------------------------------------------
 
-    def forget(self, subject: str, *, why: str = "", by: str = "") -> "Erasure":
+    def forget(self, subject: str, *, why: str | None = None, by: str | None = None) -> "Erasure":
         """Make all personal data of a subject unreadable for good, wherever it was copied to.
 
         Its key is destroyed, so that log, snapshots, views, feeds, archives and backups hold what
@@ -468,7 +468,7 @@ class App:
         """
         return self.forgetting.forget([subject], by=by, why=why)[0]
 
-    def consent(self, subject: str, *, why: str = "", by: str = "") -> bool:
+    def consent(self, subject: str, *, why: str | None = None, by: str | None = None) -> bool:
         """A subject that was forgotten may be stored again; what was forgotten stays so.
 
         Whether it had been forgotten.

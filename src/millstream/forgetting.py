@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from millstream.eventsourcing.event_store import EventStore
     from millstream.eventsourcing.forgetting import Erasure
+    from millstream.eventsourcing.key_book import Remark
     from millstream.eventsourcing.key_store import KeyStore
     from millstream.eventsourcing.keyring import Keyring, Progress
     from millstream.eventsourcing.sealed_events import KeyedSealing
@@ -84,13 +85,11 @@ class Forgetting:
         self,
         subjects: Sequence[str],
         *,
-        by: str,
-        why: str,
+        by: str | None = None,
+        why: str | None = None,
         progress: "Progress | None" = None,
     ) -> "list[Erasure]":
         """One report for each. All at once cost as much as one: the other keys are wrapped anew."""
-        from millstream.eventsourcing.key_book import Remark
-
         keyring = self.keyring
         before = {one: keyring.subject(one) for one in subjects}
         rewrapped = 0
@@ -101,17 +100,23 @@ class Forgetting:
             if progress is not None:
                 progress(done, of)
 
-        keyring.forget(list(subjects), Remark(self._now(), by, why), progress=count)
+        keyring.forget(list(subjects), self._remark(by, why), progress=count)
         return self._reports(before, rewrapped)
 
     def look(self, subjects: Sequence[str]) -> "list[Erasure]":
         """What `forget` would find. Nothing is changed."""
         return self._reports({one: self.keyring.subject(one) for one in subjects}, 0)
 
-    def consent(self, subject: str, *, by: str, why: str) -> bool:
+    def consent(self, subject: str, *, by: str | None = None, why: str | None = None) -> bool:
+        return self.keyring.consent(subject, self._remark(by, why))
+
+    def _remark(self, by: str | None, why: str | None) -> "Remark":
+        """What `app.acting` says holds here, too."""
+        from millstream.eventsourcing.acting import said
         from millstream.eventsourcing.key_book import Remark
 
-        return self.keyring.consent(subject, Remark(self._now(), by, why))
+        words = said({"by": by, "why": why})
+        return Remark(self._now(), words.get("by", ""), words.get("why", ""))
 
     def reveal(self, value: Any) -> Any:
         from millstream.eventsourcing.sealing import reveal

@@ -80,6 +80,8 @@ class Shop:
             users[name].register(email, id=f"register-{name}")
             for number in range(8):
                 users[name].move(f"{number}-{email}", id=f"move-{name}-{number}")
+        with app.hosting():  # over the topic of commands
+            users["ada"].move(f"8-{ADA}", wait=False).result(COMMAND_SECONDS_MAX)
         self._keep_view(app)
 
     def _keep_view(self, app: ms.App) -> None:
@@ -119,7 +121,8 @@ class Shop:
             key_thief.opened_snapshot(one, keys, f"{one[0]} {one[1]}")
             for one in key_thief.snapshots_in(texts)
         ]
-        return {one for one in (*values, *states) if one is not None}
+        passing = key_thief.passing_in(texts, files, "User:ada move")
+        return {one for one in (*values, *states, *passing) if one is not None}
 
 
 @pytest.fixture
@@ -133,19 +136,21 @@ def test_no_byte_and_no_key_that_is_left_tells_what_was_forgotten(shop: Shop) ->
     kinds = {Path(place.split(",")[0]).suffix for place in shop.places_of(PLAIN)}
     assert kinds >= {".log", ".parquet"}
     assert any(str(shop.backup) in place for place in shop.places_of(PLAIN))
+    assert any("shop.commands-" in place for place in shop.places_of("sealed-passing:1:"))
     before = shop.stolen()
     assert {f'"{ADA}"'.encode(), f'"{BOB}"'.encode(), f'"7-{ADA}"'.encode()} <= before
-    assert any(one.startswith(b"{") and ADA.encode() in one for one in before)  # a snapshot
+    assert any(b'"moves"' in one and ADA.encode() in one for one in before)  # a snapshot
+    assert f'{{"email":"8-{ADA}"}}'.encode() in before  # arguments of a command
     assert shop.places_of(ADA) == shop.places_of(BOB) == []
 
     with shop.open() as app:
         users = app.aggregates(User)
-        assert users["ada"].state().email == f"7-{ADA}"
+        assert users["ada"].state().email == f"8-{ADA}"
         erasure = app.forget("ada", why="she asked", by="the desk")
-        assert erasure.streams == {"User:ada": 9}
+        assert erasure.streams == {"User:ada": 10}
         assert (erasure.why, erasure.by, erasure.is_repeat) == ("she asked", "the desk", False)
         assert users["ada"].state().email is FORGOTTEN  # also what was in memory
-        assert users["ada"].state().moves == 8
+        assert users["ada"].state().moves == 9
         assert users["bob"].state().email == f"7-{BOB}"
 
     assert shop.places_of(ADA) == []
@@ -175,7 +180,9 @@ def test_a_forgotten_subject_is_refused_until_it_consents(shop: Shop) -> None:
         ]
     with shop.open() as app:
         assert app.aggregates(User)["ada"].state().email == "4@ada.example"
-        again = app.forget("ada")
+        with app.acting(by="the desk"):
+            again = app.forget("ada")
+        assert again.by == "the desk"
         assert again.streams == {"User:ada": 6}
         assert not again.is_repeat
         assert app.forget("ada").is_repeat

@@ -72,6 +72,7 @@ PURE_FILES = {
         "reading_plan",
         "recorded",
         "replay",
+        "sealed_commands",
         "sealed_events",
         "sealing",
         "snapshot_record",

@@ -2,6 +2,7 @@
 and tries each on each."""
 
 import base64
+import contextlib
 import re
 from collections.abc import Iterable, Iterator
 
@@ -11,6 +12,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from millstream.eventsourcing.sealing import (
     DataKey,
     SealBroken,
+    open_passing,
     open_snapshot,
     take_apart,
     unwrap_key,
@@ -24,6 +26,7 @@ SNAPSHOT = re.compile(
     rb'\{"stream":"([^"]+)","version":(\d+),"event":"[^"]*","fold":"[^"]*","state":null,'
     rb'"sealed":"([^"]+)"'
 )
+PASSING = re.compile(rb"sealed-passing:1:[a-z0-9-]+:[A-Za-z0-9_-]+")
 TOKEN = re.compile(rb"sealed:1:[A-Za-z0-9_-]{22}\.\d+:[A-Za-z0-9_-]+")
 
 
@@ -45,6 +48,17 @@ def snapshots_in(texts: Iterable[bytes]) -> set[tuple[str, int, str]]:
     """Every sealed snapshot: its stream, its version, itself."""
     found = (match.groups() for text in texts for match in SNAPSHOT.finditer(text))
     return {(stream.decode(), int(version), box.decode()) for stream, version, box in found}
+
+
+def passing_in(texts: Iterable[bytes], files: Iterable[bytes], place: str) -> set[bytes]:
+    """What opens of the arguments that waited in a topic."""
+    ciphers = [AESGCM(file) for file in files if len(file) in (16, 24, 32)]
+    found = set()
+    for token in {match[0].decode() for text in texts for match in PASSING.finditer(text)}:
+        for cipher in ciphers:
+            with contextlib.suppress(SealBroken):
+                found.add(open_passing(token, cipher, place=place))
+    return found
 
 
 class StolenKeys:

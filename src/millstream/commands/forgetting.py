@@ -26,9 +26,11 @@ Subjects = Annotated[
     list[str],
     typer.Argument(metavar="SUBJECT", help="Whose data: the id that its events name. Repeatable."),
 ]
-By = Annotated[str, typer.Option("--by", metavar="WHO", help="Who wants it; kept in the log.")]
+By = Annotated[
+    str | None, typer.Option("--by", metavar="WHO", help="Who wants it; kept in the log.")
+]
 Why = Annotated[
-    str, typer.Option("--why", metavar="TEXT", help="The reason; kept in the log for ever.")
+    str | None, typer.Option("--why", metavar="TEXT", help="The reason; kept in the log for ever.")
 ]
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Show what would be forgotten, and change nothing.")
@@ -38,8 +40,8 @@ DryRun = Annotated[
 def forget(
     file: File,
     subjects: Subjects,
-    why: Why = "",
-    by: By = "",
+    why: Why = None,
+    by: By = None,
     dry_run: DryRun = False,
     yes: Yes = False,
     json: Json = False,
@@ -53,6 +55,8 @@ def forget(
 
     with opened(file) as app:
         found = app.forgetting.look(subjects)
+        if app.forgetting.keyring.is_unfinished:
+            say("An erasure was cut off before its end: the next one finishes it.")
         if dry_run:
             _print(found, json=json)
             return
@@ -65,8 +69,8 @@ def forget(
 def consent(
     file: File,
     subject: Annotated[str, typer.Argument(metavar="SUBJECT", help="Whose data.")],
-    why: Why = "",
-    by: By = "",
+    why: Why = None,
+    by: By = None,
     json: Json = False,
 ) -> None:
     """Let personal data of a forgotten subject be stored again; what was forgotten stays so."""
