@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from uuid import uuid4
 
 import millstream as ms
-from millstream.eventsourcing.aggregates import Handle
+from millstream.eventsourcing.handles import Handle
 
 
 @ms.event
