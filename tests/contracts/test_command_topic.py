@@ -314,6 +314,18 @@ def test_direct_commands_beside_a_host_change_nothing_but_the_pace(hall: Hall) -
             over_topic[f"{row}x"].take("ada")
 
 
+def test_what_the_broker_never_takes_is_refused_and_the_host_goes_on(hall: Hall) -> None:
+    small = {"max.message.bytes": "3000"}
+    Topics(hall.client).make(f"{hall.app}.events", partitions=PARTITIONS, config=small)
+    seats = hall.seats()
+    asked = [seats["1"].take(who, wait=False) for who in ("x" * 9_000, "ada", "y" * 9_000, "bob")]
+    hall.host()
+    assert asked[1].result(PATIENCE_SECONDS).version == 1
+    for one, told in ((asked[0], "too large"), (asked[2], "taken by ada"), (asked[3], "by ada")):
+        with pytest.raises(CommandRefused, match=told):
+            one.result(PATIENCE_SECONDS)
+
+
 def test_a_command_topic_with_other_partitions_is_refused(hall: Hall) -> None:
     Topics(hall.client).make(hall.names.commands, partitions=2, config={})
     with pytest.raises(PartitionsDiffer, match="2 partitions"):
