@@ -16,9 +16,10 @@ from confluent_kafka import Producer
 from millstream.base.errors import Rejected
 from millstream.base.log_clients import LogNotReached
 from millstream.base.offsets import OffsetRange
-from millstream.eventsourcing import partition_writer
+from millstream.eventsourcing import decision_queue
+from millstream.eventsourcing.decision_queue import StoreClosed
 from millstream.eventsourcing.event_store import EventStore
-from millstream.eventsourcing.partition_writer import DecisionWaits, StoreClosed
+from millstream.eventsourcing.partition_writer import DecisionWaits
 from millstream.eventsourcing.placement import BadStreamName
 from millstream.eventsourcing.query import Condition, ConditionFailed, Query
 from millstream.eventsourcing.staging import (
@@ -289,7 +290,7 @@ class EventStoreContract:
     def test_who_asks_for_more_than_may_wait_is_held_up(
         self, store: EventStore, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(partition_writer, "WAITING_MAX", 5)
+        monkeypatch.setattr(decision_queue, "WAITING_MAX", 5)
         asked: list[Any] = []
 
         def ask() -> None:

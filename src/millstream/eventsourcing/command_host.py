@@ -19,9 +19,9 @@ from millstream.base.errors import MillstreamError, Rejected, Retryable
 from millstream.base.log_clients import Client, Topics, client_config, error_from
 from millstream.base.near_names import did_you_mean, there_are
 from millstream.eventsourcing.command_topic import Names, SentCommand, decode_command
+from millstream.eventsourcing.decision_queue import Along, StoreClosed
 from millstream.eventsourcing.event_store import EventStore
 from millstream.eventsourcing.partition_turn import GroupPosition, PartitionTurn
-from millstream.eventsourcing.partition_writer import Along, StoreClosed
 from millstream.eventsourcing.stored_event import Receipt
 
 logger = logging.getLogger(__name__)
@@ -241,8 +241,8 @@ class CommandHost:
             return
         along = turn.answering(message)
         try:
-            turn.require_taken(along.offset)
             along.sent = decode_command(message.value())
+            turn.require_taken(along.offset)
             future = self._understood(along.sent, turn).submit_sent(along.sent, along)
         except StoreClosed:
             raise

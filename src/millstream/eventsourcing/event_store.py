@@ -18,6 +18,7 @@ from typing import Any, Self
 
 from millstream.base.log_clients import Client
 from millstream.eventsourcing.chain_walk import ChainWalk, Finding
+from millstream.eventsourcing.decision_queue import Along, Asked, Reply, StoreClosed
 from millstream.eventsourcing.event_log import EventLog
 from millstream.eventsourcing.event_partition import EventPartition
 from millstream.eventsourcing.partition_state import (
@@ -25,13 +26,7 @@ from millstream.eventsourcing.partition_state import (
     RECENT_BYTES_MAX,
     PartitionState,
 )
-from millstream.eventsourcing.partition_writer import (
-    Along,
-    Asked,
-    PartitionWriter,
-    Reply,
-    StoreClosed,
-)
+from millstream.eventsourcing.partition_writer import PartitionWriter
 from millstream.eventsourcing.placement import partition_of, stream_key
 from millstream.eventsourcing.query import Condition, Query
 from millstream.eventsourcing.staging import Decision, Wish

@@ -7,58 +7,29 @@ answers or decides again. Also who is refused is answered only then: it may have
 an event that was never committed.
 """
 
-import os
 import random
 import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
-from dataclasses import dataclass
 from datetime import datetime
-from queue import SimpleQueue
-from typing import Protocol
 
 from millstream.base.errors import MillstreamError, Rejected, Retryable
 from millstream.base.log_clients import LogNotReached, LogRefused, WriterFenced
 from millstream.base.quantity import MIB
+from millstream.eventsourcing.decision_queue import Along, Asked, DecisionQueue
+from millstream.eventsourcing.event_ids import EventIds
 from millstream.eventsourcing.event_log import collector_paused
 from millstream.eventsourcing.event_partition import EventPartition
-from millstream.eventsourcing.staging import Decided, ReadEvents, Staging, Wish
+from millstream.eventsourcing.staging import Decided, ReadEvents, Staging
 from millstream.eventsourcing.stored_event import Receipt
 from millstream.eventsourcing.transaction import FencedProducer
 
-# Decisions of one transaction: enough that its fixed cost (some ms) does not count.
-GROUP_DECISIONS_MAX = 4_000
 GROUP_BYTES_MAX = 16 * MIB
-# Decisions that may wait: who asks for more is held up.
-WAITING_MAX = 20_000
 # How often a group is tried, and how long it waits between: two who take a partition from each
 # other must get apart.
 TRIES_MAX = 30
 PAUSE_SECONDS_MIN, PAUSE_SECONDS_MAX = 0.002, 0.5
 CLOSE_SECONDS = 90.0
-ROOM_SECONDS = 0.001
-# A thread that was answered asks again within this, unless it has other things to do. A transaction
-# takes some ms.
-GATHER_SECONDS = 0.0003
-# An id has 76 random bits, of which the first two are replaced by those of the variant (RFC 9562).
-ID_DIGITS = 19
-IDS_DRAWN = 512
-VARIANTS = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
-
-
-class Along(Protocol):
-    """What someone writes into the transaction of a decision, beside its events: a refusal too is
-    told that way, and how far the reader has come who asked for it."""
-
-    def is_over(self, term: int) -> bool:
-        """Whether it must not be decided here (any more): another has done it. `term` is new each
-        time that the partition was opened: then what is committed may be other than it was."""
-
-    def write(self, producer: FencedProducer, outcome: Receipt | BaseException) -> None: ...
-
-    def end(self, producer: FencedProducer) -> None:
-        """Called of the last one in a transaction, when all are written."""
 
 
 class PartitionContended(Retryable):
@@ -69,12 +40,6 @@ class PartitionContended(Retryable):
             "all the time, send them commands over the topic"
         )
         self.place, self.tries, self.reason = place, tries, reason
-
-
-class StoreClosed(Rejected):
-    def __init__(self, *, topic: str) -> None:
-        super().__init__(f"the event store of {topic} is closed: open another")
-        self.topic = topic
 
 
 class TakenOver(Retryable):
@@ -92,98 +57,48 @@ class DecisionWaits(Rejected):
         self.place = place
 
 
-class Reply:
-    """What a Future is, for the one thread that waits: it costs a fifth."""
-
-    __slots__ = ("_answer", "_lock")
-
-    def __init__(self) -> None:
-        self._answer: Receipt | BaseException | None = None
-        self._lock = threading.Lock()
-        self._lock.acquire()
-
-    def result(self) -> Receipt:
-        """Once, and by one thread."""
-        self._lock.acquire()
-        answer, self._answer = self._answer, None
-        if isinstance(answer, Receipt):
-            return answer
-        assert answer is not None
-        raise answer
-
-    def set_running_or_notify_cancel(self) -> bool:
-        return True
-
-    def done(self) -> bool:
-        return not self._lock.locked()
-
-    def set_result(self, receipt: Receipt) -> None:
-        self._answer = receipt
-        self._lock.release()
-
-    def set_exception(self, error: BaseException) -> None:
-        self._answer = error
-        self._lock.release()
-
-
-@dataclass(slots=True)
-class Asked:
-    """A wish and who waits for it. `along` writes more into its transaction."""
-
-    wish: Wish
-    future: "Future[Receipt] | Reply"
-    along: Along | None = None
-    outcome: Decided | BaseException | None = None
-
-
 class PartitionWriter:
     """Its thread starts with the first decision."""
 
     def __init__(self, partition: EventPartition, *, now: Callable[[], datetime]) -> None:
         self.partition, self._now = partition, now
         self._place = partition.log.place(partition.number)
-        self._waiting: SimpleQueue[Asked | None] = SimpleQueue()  # None: it is closed
+        self._queue = DecisionQueue(partition.log.topic)
         self._lock = threading.Lock()
-        self._is_closing = False
         self._thread: threading.Thread | None = None
         self._thread_id = 0
         self._new_id = EventIds()
-        self._group_size = 0
         self._producer: FencedProducer | None = None
         self._term = 0
 
     # --- of any thread ------------------------------------------------------------------------
 
     def submit(self, asked: Asked) -> None:
+        """Waits only if too many do."""
         if threading.get_ident() == self._thread_id:
             raise DecisionWaits(place=self._place)
-        while self._waiting.qsize() >= WAITING_MAX and not self._is_closing:
-            time.sleep(ROOM_SECONDS)
-        with self._lock:
-            if self._is_closing:
-                raise StoreClosed(topic=self.partition.log.topic)
-            if self._thread is None:
-                self._thread = self._started()
-            self._waiting.put(asked)
+        self._queue.put(asked)
+        if self._thread is None:
+            self._start()
 
     def close(self) -> None:
         """What waits is decided first."""
-        with self._lock:
-            self._is_closing = True
-            self._waiting.put(None)
+        self._queue.close()
         if self._thread is not None:
             self._thread.join(CLOSE_SECONDS)
 
-    def _started(self) -> threading.Thread:
-        thread = threading.Thread(target=self._run, name=f"events {self._place}", daemon=True)
-        thread.start()
-        return thread
+    def _start(self) -> None:
+        with self._lock:
+            if self._thread is None:
+                name = f"events {self._place}"
+                self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+                self._thread.start()
 
     # --- of its own thread --------------------------------------------------------------------
 
     def _run(self) -> None:
         self._thread_id = threading.get_ident()
-        while group := self._next_group():
+        while group := self._queue.next_group():
             try:
                 self._serve(group)
             except BaseException as error:  # nobody waits for ever, whatever it is
@@ -192,34 +107,7 @@ class PartitionWriter:
                     if not asked.future.done():
                         asked.future.set_exception(error)
         self._drop_producer()
-
-    def _next_group(self) -> list[Asked]:
-        """All that wait, unless they are too many; empty when it is closed."""
-        group = self._taken()
-        self._group_size = len(group)
-        return group
-
-    def _taken(self) -> list[Asked]:
-        group: list[Asked] = []
-        waiting = self._waiting
-        while not group or (len(group) < GROUP_DECISIONS_MAX and not waiting.empty()):
-            asked = waiting.get()
-            if asked is None:
-                waiting.put(None)  # for the next call, when this group is served
-                return group
-            if not group and self._group_size > 1:
-                self._gather()
-            if asked.future.set_running_or_notify_cancel():
-                group.append(asked)
-        return group
-
-    def _gather(self) -> None:
-        """Those who were just answered come again one by one: wait while they do. Else the first
-        of them has a transaction of its own, and all others wait for that."""
-        waiting, before = self._waiting.qsize(), -1
-        while before < waiting < self._group_size:
-            time.sleep(GATHER_SECONDS)
-            before, waiting = waiting, self._waiting.qsize()
+        self._thread_id = 0  # another thread may get it
 
     def _serve(self, group: Sequence[Asked]) -> None:
         """Until each is answered; in more than one transaction, if they are large."""
@@ -323,6 +211,8 @@ class PartitionWriter:
     ) -> None:
         """An answer says where the events are: so these are in the log first."""
         producer.flush()
+        if staging.records and producer.last_offset < 0:
+            producer.commit()  # raises why they are not there
         first = producer.offset_of_first(len(staging.records))
         for along, outcome in alongs:
             if isinstance(outcome, Decided):
@@ -402,30 +292,3 @@ class PartitionWriter:
             events=ids,
             is_repeat=is_repeat,
         )
-
-
-class EventIds:
-    """UUIDs of version 7, which rise with time. Random bytes are drawn for many at once. Of one
-    thread."""
-
-    def __init__(self, ids_drawn: int = IDS_DRAWN) -> None:
-        self._drawn_bytes = ids_drawn * ID_DIGITS // 2
-        self._digits, self._at = "", 0
-        self._moment, self._head = 0, ""
-
-    def __call__(self) -> str:
-        if self._at >= len(self._digits):
-            self._digits, self._at = os.urandom(self._drawn_bytes).hex(), 0
-        drawn = self._digits[self._at : self._at + ID_DIGITS]
-        self._at += ID_DIGITS
-        moment = time.time_ns() // 1_000_000
-        if moment != self._moment:
-            digits = f"{moment:012x}"
-            self._moment, self._head = moment, f"{digits[:8]}-{digits[8:]}-7"
-        variant = VARIANTS[drawn[0]]
-        return f"{self._head}{drawn[1:4]}-{variant}{drawn[4:7]}-{drawn[7:]}"
-
-
-def new_event_id() -> str:
-    """One of any thread."""
-    return EventIds(ids_drawn=2)()

@@ -16,11 +16,11 @@ import msgspec
 from millstream.base.errors import Rejected
 from millstream.eventsourcing.aggregate import Aggregate, key_ids_of, restored
 from millstream.eventsourcing.command_calls import Call, run_command
+from millstream.eventsourcing.event_ids import EventIds
 from millstream.eventsourcing.event_store import EventStore
 from millstream.eventsourcing.event_types import EventTypes, KeyIds
 from millstream.eventsourcing.fold_print import fold_print
 from millstream.eventsourcing.kept_states import KeptState, KeptStates
-from millstream.eventsourcing.partition_writer import EventIds
 from millstream.eventsourcing.replay import (
     HistoryGone,
     Read,
