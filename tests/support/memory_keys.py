@@ -82,9 +82,6 @@ class MemoryKeyStore:
         self.keys.pop(name, None)
         self._step("destroyed")
 
-    def names(self) -> list[str]:
-        return sorted(self.keys)
-
 
 def _at_once(_seconds: float) -> None:
     """Nobody is waited for."""

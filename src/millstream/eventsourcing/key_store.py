@@ -1,7 +1,7 @@
 """Where wrapping keys are kept: outside of the log, so that neither it nor its backups open.
 
 `KeyDirectory` keeps each in a file of its own, for its owner's eyes only. What another place must
-offer to take its part (a secret store, a KMS) is `KeyStore`: four calls on names and bytes.
+offer to take its part (a secret store, a KMS) is `KeyStore`: three calls on names and bytes.
 Knows nothing of subjects or topics.
 """
 
@@ -35,8 +35,6 @@ class KeyStore(Protocol):
 
     def destroy(self, name: str) -> None:
         """For good; one that is not there is fine."""
-
-    def names(self) -> list[str]: ...
 
 
 class KeyringExposed(Rejected):
@@ -108,9 +106,6 @@ class KeyDirectory:
         for file in (self._file(name), *self.path.glob(f"{name}.*.tmp")):
             self._wipe(file)
         self._disk.sync_directory(self.path)
-
-    def names(self) -> list[str]:
-        return sorted(file.name.removesuffix(SUFFIX) for file in self.path.glob(f"*{SUFFIX}"))
 
     def _file(self, name: str) -> Path:
         return self.path / f"{name}{SUFFIX}"

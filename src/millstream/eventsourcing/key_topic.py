@@ -35,6 +35,7 @@ MESSAGES_MAX: Final = 5_000
 CLOSE_SECONDS: Final = 5.0
 # Each lost try is one that another process has won, or a broker that is away.
 TRIES_MAX: Final = 30
+CHANGE_SECONDS_MAX: Final = 2 * PATIENCE_SECONDS
 PAUSE_SECONDS_MIN, PAUSE_SECONDS_MAX = 0.02, 1.0
 CONFIG: Final = {"cleanup.policy": "compact", "segment.bytes": str(16 * MIB)}
 PRODUCER: Final = {
@@ -113,17 +114,18 @@ class KeyTopic:
     def change(self, decide: Decide) -> None:
         """Commit what is decided by what is committed; nothing if it is nothing."""
         reason: Exception | None = None
-        for attempt in range(TRIES_MAX):
-            if attempt:
-                ceiling = min(PAUSE_SECONDS_MIN * 2**attempt, PAUSE_SECONDS_MAX)
-                self._pause(random.uniform(0, ceiling))
+        deadline = time.monotonic() + CHANGE_SECONDS_MAX
+        tries = 0
+        while tries < TRIES_MAX and time.monotonic() < deadline:
             try:
                 self._change(decide)
                 return
             except (WriterFenced, LogNotReached) as error:
-                reason = error
+                reason, tries = error, tries + 1
                 self._drop_producer()
-        raise KeysContended(topic=self.name, tries=TRIES_MAX, reason=str(reason)) from reason
+                ceiling = min(PAUSE_SECONDS_MIN * 2**tries, PAUSE_SECONDS_MAX)
+                self._pause(random.uniform(0, ceiling))
+        raise KeysContended(topic=self.name, tries=tries, reason=str(reason)) from reason
 
     def close(self) -> None:
         self._drop_producer()
