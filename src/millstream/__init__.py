@@ -15,6 +15,7 @@ with millstream.Broker() as broker:
 """
 
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 from millstream._version import __version__
@@ -22,7 +23,16 @@ from millstream._version import __version__
 if TYPE_CHECKING:
     from millstream import stores
     from millstream.app import App, Topic
+    from millstream.base.errors import Rejected
     from millstream.embedded import Broker, BrokerDidNotStart
+    from millstream.eventsourcing.aggregate import Aggregate
+    from millstream.eventsourcing.command_sender import NoAnswer, Pending
+    from millstream.eventsourcing.declared_event import event
+    from millstream.eventsourcing.personal import FORGOTTEN, Personal, personal
+    from millstream.eventsourcing.query import Query
+    from millstream.eventsourcing.reaction import Cause
+    from millstream.eventsourcing.stored_event import StoredEvent
+    from millstream.eventsourcing.upcasting import upcast
     from millstream.jobs import JobsFailed
     from millstream.processing.operators import changelog, joins, windows
     from millstream.processing.operators import clock_skew as clocks
@@ -30,31 +40,55 @@ if TYPE_CHECKING:
     from millstream.queues.queue import Job, Queue
 
 __all__ = [
+    "FORGOTTEN",
+    "Aggregate",
     "App",
     "Broker",
     "BrokerDidNotStart",
+    "Cause",
     "Job",
     "JobsFailed",
     "LockLost",
+    "NoAnswer",
+    "Pending",
+    "Personal",
+    "Query",
     "Queue",
+    "Rejected",
+    "StoredEvent",
     "Topic",
     "__version__",
     "changelog",
     "clocks",
+    "event",
     "joins",
+    "personal",
     "stores",
+    "upcast",
     "windows",
 ]
 
 HOMES = {
+    "FORGOTTEN": "eventsourcing.personal",
+    "Aggregate": "eventsourcing.aggregate",
     "App": "app",
     "Broker": "embedded",
     "BrokerDidNotStart": "embedded",
+    "Cause": "eventsourcing.reaction",
     "Job": "queues.queue",
     "JobsFailed": "jobs",
     "LockLost": "queues.leader_link",
+    "NoAnswer": "eventsourcing.command_sender",
+    "Pending": "eventsourcing.command_sender",
+    "Personal": "eventsourcing.personal",
+    "Query": "eventsourcing.query",
     "Queue": "queues.queue",
+    "Rejected": "base.errors",
+    "StoredEvent": "eventsourcing.stored_event",
     "Topic": "app",
+    "event": "eventsourcing.declared_event",
+    "personal": "eventsourcing.personal",
+    "upcast": "eventsourcing.upcasting",
 }
 # Whole modules; operators of jobs need Spark, stores their drivers.
 MODULES = {
@@ -71,5 +105,17 @@ def __getattr__(name: str) -> object:
     if name in MODULES:
         return import_module(f"millstream.{MODULES[name]}")
     if name in HOMES:
-        return getattr(import_module(f"millstream.{HOMES[name]}"), name)
+        return getattr(_home(HOMES[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def _home(module: str) -> ModuleType:
+    try:
+        return import_module(f"millstream.{module}")
+    except ModuleNotFoundError as error:
+        if error.name != "msgspec":
+            raise
+        from millstream.schemas.library_missing import LibraryMissing
+
+        use = "events and aggregates"
+        raise LibraryMissing(library="msgspec", extra="eventsourcing", use=use) from None

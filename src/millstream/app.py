@@ -14,12 +14,15 @@ MILLSTREAM_BROKERS=... and MILLSTREAM_SPARK=... (or millstream.toml) point the s
 clusters; then nothing is started.
 """
 
+import contextlib
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
+from millstream.aggregates import AppEvents, CommandWay
 from millstream.base.closing import Closing
 from millstream.base.declared import (
     BadDeclaration,
@@ -37,6 +40,8 @@ from millstream.client_protection import protection_config
 from millstream.declarations import Columns, Duration, columns, declared_table, declared_topic
 from millstream.declared_views import DeclaredViews
 from millstream.embedded import Broker, BrokerDidNotStart
+from millstream.forgetting import Forgetting
+from millstream.hosting import Hosting
 from millstream.jobs import Jobs
 from millstream.processing.jobs.catalog import Catalog
 from millstream.processing.jobs.job import (
@@ -58,6 +63,11 @@ from millstream.settings import ClientSettings, is_given, load
 if TYPE_CHECKING:
     from millstream.capture.change_stream import ChangeStream
     from millstream.capture.definition import AtRetainedMax, Load, Mode
+    from millstream.eventsourcing.aggregate import Aggregate
+    from millstream.eventsourcing.aggregates import Aggregates
+    from millstream.eventsourcing.event_store import EventStore
+    from millstream.eventsourcing.forgetting import Erasure
+    from millstream.eventsourcing.key_store import KeyStore
     from millstream.processing.jobs.progress import JobProgress
     from millstream.schemas.protobuf_message import GivenMessage
     from millstream.views.sql import Parameters
@@ -65,6 +75,7 @@ if TYPE_CHECKING:
     from millstream.views.view import View
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
+AggregateT = TypeVar("AggregateT", bound="Aggregate")
 
 # The rows of a batch may pass through the driver, with a gigabyte or so for a million.
 VIEW_RECORDS_MAX = 1_000_000
@@ -101,7 +112,15 @@ class App(Closing):
     shop.millstream` once, and set MILLSTREAM_BROKERS for each.
     """
 
-    def __init__(self, name: str, *, data: str | Path | None = None, brokers: str | None = None):
+    def __init__(
+        self,
+        name: str,
+        *,
+        data: str | Path | None = None,
+        brokers: str | None = None,
+        keyring: "str | Path | KeyStore | None" = None,
+    ):
+        """`keyring`: where the keys to personal data are kept, if not beside the data."""
         self.name = app_name(name)
         self.data = Path(f"{name}.millstream" if data is None else data)
         self._brokers = brokers
@@ -128,6 +147,21 @@ class App(Closing):
             client_config=lambda: self.client_config,
             owns_broker=lambda: self._broker is not None,
         )
+
+        self.forgetting = Forgetting(
+            app=self.name,
+            data=self.data,
+            keyring=keyring,
+            client_config=lambda: self.client_config,
+        )
+        self.events = AppEvents(
+            self.catalog,
+            app=self.name,
+            data=self.data,
+            forgetting=self.forgetting,
+            client_config=lambda: self.client_config,
+        )
+        self.hosted = Hosting(self.events, app=self.name, client_config=lambda: self.client_config)
 
     def __repr__(self) -> str:
         return f"<App {self.name}, data in {self.data}>"
@@ -367,6 +401,96 @@ class App(Closing):
         """
         return self.captures.changes(table, since=since, follow=follow, timeout_s=timeout)
 
+    # --- events -------------------------------------------------------------------------------
+
+    def aggregates(
+        self,
+        kind: "type[AggregateT]",
+        *,
+        partitions: int | None = None,
+        snapshot_every: int | None = None,
+        commands: CommandWay | None = None,
+    ) -> "Aggregates[AggregateT]":
+        """The aggregates of a class, by id: `app.aggregates(Account)["alice"].deposit(100)`.
+
+        The same object each time. `partitions`: of the topic of events, if it is made now; all
+        aggregates of the app share it. `snapshot_every`: events between two snapshots of a stream.
+        `commands`: "topic" to have all of them decided by a process that hosts them (`run`,
+        `host`), and not by this one.
+        """
+        return self.events.declare(
+            kind, partitions=partitions, snapshot_every=snapshot_every, commands=commands
+        )
+
+    def reaction(self, *events: type, name: str | None = None) -> Callable[[FunctionT], FunctionT]:
+        """Register a function of (event) or (event, cause) that yields commands for others:
+        `yield wallets.asking[event.customer].charge(event.price)`.
+
+        It runs for each event of these classes in the processes that host the app's commands; the
+        commands have ids that come of the event's, so that none counts twice.
+        """
+
+        def register(function: FunctionT) -> FunctionT:
+            from millstream.eventsourcing.reaction import reaction_of
+
+            self.hosted.declare(reaction_of(function, events, name))
+            return function
+
+        return register
+
+    def host(self) -> None:
+        """Decide commands from their topic, and run reactions, until Ctrl-C or `stop`."""
+        if is_loading.get():
+            return
+        with self.hosting():
+            self.hosted.wait()
+
+    @contextlib.contextmanager
+    def hosting(self) -> Iterator[None]:
+        """As `host`, while the block runs."""
+        self.hosted.require()
+        with self.hosted.running():
+            yield
+
+    def event_store(self, *, partitions: int | None = None) -> "EventStore":
+        """The store of this app's events: streams, queries, subscriptions, without aggregates."""
+        self.events.require_partitions(partitions)
+        return self.events.store()
+
+    def acting(
+        self,
+        *,
+        by: str | None = None,
+        why: str | None = None,
+        causation: str | None = None,
+        correlation: str | None = None,
+    ) -> "AbstractContextManager[None]":
+        """Who acts and why, kept with the events of all commands in the block."""
+        from millstream.eventsourcing.acting import acting
+
+        return acting(by=by, why=why, causation=causation, correlation=correlation)
+
+    # --- personal data ------------------------------------------------------------------------
+
+    def forget(self, subject: str, *, why: str | None = None, by: str | None = None) -> "Erasure":
+        """Make all personal data of a subject unreadable for good, wherever it was copied to.
+
+        Its key is destroyed, so that log, snapshots, views, feeds, archives and backups hold what
+        nobody can open. Nothing personal is stored for it until `consent`. Gives a report.
+        """
+        return self.forgetting.forget([subject], by=by, why=why)[0]
+
+    def consent(self, subject: str, *, why: str | None = None, by: str | None = None) -> bool:
+        """A subject that was forgotten may be stored again; what was forgotten stays so.
+
+        Whether it had been forgotten.
+        """
+        return self.forgetting.consent(subject, by=by, why=why)
+
+    def reveal(self, value: Any) -> Any:
+        """A value, row or list of rows with all that is sealed in it opened, or FORGOTTEN."""
+        return self.forgetting.reveal(value)
+
     # --- jobs ---------------------------------------------------------------------------------
 
     def job(
@@ -487,7 +611,8 @@ class App(Closing):
         rebuild: Iterable[str] = (),
         repeat_side_effects: bool = False,
     ) -> "list[JobProgress]":
-        """Run the captures and jobs until Ctrl-C; with `once`, over what is there now.
+        """Run the captures and jobs, and host commands, until Ctrl-C; with `once`, run the
+        captures and jobs over what is there now.
 
         A job that fails for good does not stop the others; when all have ended, JobsFailed names
         it. `only`: the names of the jobs to run. `rebuild`: those that start over; those that write
@@ -495,9 +620,12 @@ class App(Closing):
         """
         if is_loading.get():
             return []
-        with self.captures.running(once=once):
+        with self.captures.running(once=once), self.hosted_unless(once=once):
             if self.captures.declared and not self.catalog.jobs:
                 self.captures.wait()
+                return []
+            if self.hosted.is_needed and not self.catalog.jobs and not once:
+                self.hosted.wait()
                 return []
             if self.captures.is_stopped:  # while they caught up
                 return []
@@ -505,14 +633,19 @@ class App(Closing):
                 once=once, only=only, rebuild=rebuild, repeat_side_effects=repeat_side_effects
             )
 
+    def hosted_unless(self, *, once: bool) -> "contextlib.AbstractContextManager[object]":
+        """Commands are hosted beside jobs that go on, not beside those that end."""
+        return contextlib.nullcontext() if once else self.hosted.running()
+
     def progress(self) -> "list[JobProgress]":
         """How the jobs get on, one for each that runs."""
         return self.jobs.progress()
 
     def stop(self) -> None:
-        """End the jobs and captures that run, from any thread."""
+        """End the jobs, captures and hosts that run, from any thread."""
         self.jobs.stop()
         self.captures.stop()
+        self.hosted.stop()
 
     # --- the end ------------------------------------------------------------------------------
 
@@ -520,6 +653,9 @@ class App(Closing):
         """Stop jobs and captures, close queues, stop Spark and the broker if they are ours."""
         self.jobs.close()
         self.captures.stop()
+        self.hosted.stop()
+        self.events.close()
+        self.forgetting.close()
         with self._lock:
             queues, self._queues = self._queues, {}
             publisher, self._publisher = self._publisher, None

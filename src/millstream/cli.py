@@ -23,6 +23,8 @@ from millstream.commands import (
     consume,
     demo,
     doctor,
+    events,
+    forgetting,
     groups,
     late,
     produce,
@@ -153,6 +155,9 @@ app.add_typer(queues.app, name="queues")
 app.add_typer(late.app, name="late")
 app.add_typer(state.app, name="state")
 app.add_typer(views.app, name="views")
+events.app.command("forget", cls=PlainCommand)(forgetting.forget)
+events.app.command("consent", cls=PlainCommand)(forgetting.consent)
+app.add_typer(events.app, name="events")
 app.add_typer(capture.app, name="capture")
 app.add_typer(users.app, name="users")
 app.add_typer(acls.app, name="acls")

@@ -370,12 +370,12 @@ class Jobs:
         Elsewhere a topic that is missing is more likely misspelt than new; not a captured table's,
         whose capture may have started just now.
         """
-        makes_all, captured = self._owns_broker(), self._catalog.captured_topics(jobs)
+        makes_all, brought = self._owns_broker(), self._catalog.brought_topics(jobs)
         inputs = {one.name: one for job in jobs for one in self._catalog.inputs_of(job).values()}
         for declared in inputs.values():
             if declared.name in self._changes:
                 self._make_changes_topic(declared.name, config)
-            elif makes_all or declared.partitions is not None or declared.name in captured:
+            elif makes_all or declared.partitions is not None or declared.name in brought:
                 make_declared_topic(config, declared)
 
     def _make_changes_topic(self, name: str, config: Mapping[str, Any]) -> None:

@@ -117,13 +117,13 @@ def directory() -> Kind:
     return Kind(unit="path", allowed="a directory; it is made if missing", parse=parse)
 
 
-def file() -> Kind:
+def file(allowed: str = "a file, or none") -> Kind:
     def parse(text: str) -> Path:
         if not text.strip():
             raise ValueError("empty path")
         return Path(text).expanduser()
 
-    return Kind(unit="path", allowed="a file, or none", parse=_none_or(parse), format=_or_none)
+    return Kind(unit="path", allowed=allowed, parse=_none_or(parse), format=_or_none)
 
 
 def words(*known: str) -> Kind:
@@ -348,6 +348,13 @@ class ClientSettings:
         sentence("the name of a topic"),
         "The topic that keeps the schemas of an app's topics. Another one where a schema registry "
         "uses that name.",
+    )
+    keyring: Path | None = setting(  # noqa: RUF009 - `setting` is `field` with our metadata
+        None,
+        file("a directory, or none; it is made if missing"),
+        "Where an app keeps the keys that open personal data in its events; without it, beside its "
+        "data: shop.millstream.keyring. Every process of the app needs it; a backup of the log "
+        "must not have it.",
     )
     tls: bool = setting(
         False,
@@ -773,7 +780,37 @@ class WebSettings:
             raise SettingsConflict("tls_certificate and tls_key belong together: give both")
 
 
-TABLES: tuple[type[Table], ...] = (ClientSettings, BrokerSettings, SparkSettings, WebSettings)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventSettings:
+    """Event sourcing: `app.aggregates` in a program."""
+
+    TABLE: ClassVar[str] = "events"
+
+    snapshot_every: int = setting(
+        200,
+        count(at_least=1, at_most=1_000_000),
+        "After how many events of a stream its state is written to the topic of snapshots.",
+    )
+    states_max: int = setting(
+        10_000,
+        count(at_least=0, at_most=10_000_000),
+        "States of aggregates that are kept in memory, of each kind; others are made of a snapshot "
+        "and events when they are used.",
+    )
+    command_ids_max: int = setting(
+        100_000,
+        count(at_least=1, at_most=100_000_000),
+        "Command ids that are remembered in each partition: a retry of one of them is a no-op.",
+    )
+
+
+TABLES: tuple[type[Table], ...] = (
+    ClientSettings,
+    BrokerSettings,
+    SparkSettings,
+    WebSettings,
+    EventSettings,
+)
 
 
 def settings_of(table: type[Table]) -> tuple[Setting, ...]:

@@ -44,9 +44,16 @@ class BreakingProxy:
         with contextlib.suppress(OSError):  # closed
             while True:
                 client, _ = self._listener.accept()
-                server = socket.create_connection(self.target)
-                threading.Thread(target=self._ask, args=(client, server), daemon=True).start()
-                threading.Thread(target=self._answer, args=(server, client), daemon=True).start()
+                self._connect(client)
+
+    def _connect(self, client: socket.socket) -> None:
+        try:
+            server = socket.create_connection(self.target)
+        except OSError:  # the server is away: so is the way to it
+            client.close()
+            return
+        threading.Thread(target=self._ask, args=(client, server), daemon=True).start()
+        threading.Thread(target=self._answer, args=(server, client), daemon=True).start()
 
     def _ask(self, client: socket.socket, server: socket.socket) -> None:
         with contextlib.suppress(OSError), client, server:

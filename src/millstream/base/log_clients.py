@@ -21,6 +21,10 @@ PATIENCE_SECONDS = 60.0
 PAUSE_SECONDS = 0.05
 BROKERS_DEFAULT = -1
 FENCED = librdkafka.FENCED | {"_FATAL"}  # what a producer says once it was told so before
+# By which the broker says that it will never take a record.
+REFUSED = frozenset(
+    {"MSG_SIZE_TOO_LARGE", "RECORD_LIST_TOO_LARGE", "INVALID_RECORD", "POLICY_VIOLATION"}
+)
 PASSING = librdkafka.PASSING | {
     "_INCONSISTENT",
     "OUT_OF_ORDER_SEQUENCE_NUMBER",
@@ -84,6 +88,8 @@ def error_from(error: KafkaError, client: Client, *, doing: str) -> MillstreamEr
     if error.name() in FENCED:
         return WriterFenced(doing=doing)
     reason = f"{error.str()} ({error.name()})"
+    if error.name() in REFUSED or error.name().endswith("_AUTHORIZATION_FAILED"):
+        return LogRefused(doing=doing, reason=reason)
     if error.retriable() or error.txn_requires_abort() or error.name() in PASSING:
         return LogNotReached(brokers=str(client["bootstrap.servers"]), doing=doing, reason=reason)
     return LogRefused(doing=doing, reason=reason)

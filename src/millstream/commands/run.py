@@ -1,4 +1,5 @@
-"""`millstream run`: run the captures and jobs of an application, or say what a run would do."""
+"""`millstream run`: run captures and jobs of an application, host its commands, or say what a run
+would do."""
 
 import contextlib
 from collections.abc import Iterator
@@ -65,7 +66,7 @@ def run(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Run the captures and jobs of an application until Ctrl-C.
+    """Run the captures and jobs of an application, and host its commands, until Ctrl-C.
 
     Ends with 1 if a job failed; the others go on until then. Spark runs in this process, or where
     MILLSTREAM_SPARK says.
@@ -102,12 +103,13 @@ def _run(
     listen: str | None,
     json: bool,
 ) -> None:
-    if not app.catalog.jobs and app.captures.declared:
+    if not app.catalog.jobs and (app.captures.declared or app.hosted.is_needed):
         app.run(once=once)
         return
     with (
         metrics_served(app, listen),
         app.captures.running(once=once),
+        app.hosted_unless(once=once),
         shown_jobs(as_json=json) as look,
     ):
         done = app.jobs.run(

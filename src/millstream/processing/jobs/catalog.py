@@ -45,6 +45,8 @@ class Catalog:
         self.view_table: Callable[[Job], DeclaredTable] = _unknown_table
         # The tables that captures bring; their columns are known once a database was asked.
         self.captured: dict[str, Callable[[], DeclaredTable]] = {}
+        # What the app has of its own: known when a job is prepared. Other inputs come first.
+        self.provided: dict[str, Callable[[], Declared]] = {}
 
     def declare(self, declared: Declared, *, idles_alone: bool = False) -> None:
         """Declare it; the same again is no error.
@@ -65,6 +67,9 @@ class Catalog:
             )
         self.captured[name] = table
 
+    def provide(self, name: str, declared: Callable[[], Declared]) -> None:
+        self.provided[name] = declared
+
     def add(self, job: Job) -> None:
         known = self.jobs.get(job.name)
         if known is not None:
@@ -73,7 +78,7 @@ class Catalog:
                 "one of the functions, or give it name=..."
             )
         for name in job.inputs.values():
-            if name not in self._known:
+            if name not in self._known | self.provided.keys():
                 raise UnknownInput(job=job.name, name=name, known=self._known)
         self.jobs[job.name] = job
 
@@ -99,12 +104,15 @@ class Catalog:
             return self.captured[name]()
         if name in self.views:
             return self.view_table(self.jobs[name])
+        if name in self.provided:
+            return self.provided[name]()
         raise UnknownInput(job=job.name, name=name, known=self._known)
 
-    def captured_topics(self, jobs: Iterable[Job]) -> set[str]:
-        """Those of captured tables that these jobs read."""
+    def brought_topics(self, jobs: Iterable[Job]) -> set[str]:
+        """Those that these jobs read of captured tables, and of the app's own events."""
         names = {name for job in jobs for name in job.inputs.values()} - self.inputs.keys()
-        return {self.captured[name]().name for name in names if name in self.captured}
+        brought = {**self.provided, **self.captured}
+        return {brought[name]().name for name in names if name in brought}
 
     @property
     def _known(self) -> set[str]:
