@@ -228,7 +228,11 @@ class _Up:
         app = self._app
         for capture in app.captures.declared.values():
             self._tell("capture", capture.name, ", ".join(capture.names), name=capture.name)
-        with app.captures.running(), shown_jobs(as_json=self._as_json) as look:
+        with (
+            app.captures.running(),
+            app.hosted_unless(once=False),
+            shown_jobs(as_json=self._as_json) as look,
+        ):
             if app.catalog.jobs:
                 jobs = counted(len(only or app.catalog.jobs), "job")
                 self._say(f"{jobs}: Spark takes some seconds to start; Ctrl-C ends all")

@@ -3,7 +3,6 @@
 import contextlib
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from millstream.app import App
 from millstream.base.clock import Clock, system_clock
@@ -15,15 +14,12 @@ from millstream.capture.status import status_from_json
 from millstream.captures import Capture, named
 from millstream.commands.cluster import Cluster
 from millstream.commands.console.recent import Recent
+from millstream.commands.console.shown_aggregates import ShownAggregates
 from millstream.commands.console.shown_groups import ShownGroups, ShownQueues
 from millstream.commands.console.shown_topics import ShownTopics
 from millstream.processing.jobs.job import Job, ToTopic, ToView
 from millstream.settings import parse_address
 from millstream.web.console.facts import CaptureSeen, Flow, JobSeen, Node
-from millstream.web.console.ports import NoAggregates
-
-if TYPE_CHECKING:
-    from millstream.web.console.ports import Aggregates
 
 
 class ShownApp:
@@ -38,7 +34,7 @@ class ShownApp:
         self.groups = ShownGroups(self._cluster, self._recent)
         self.queues = ShownQueues(self._cluster, self._recent)
         self.declared = ShownDeclarations(app, self.topics, self._recent, now_ms)
-        self.aggregates: Aggregates = NoAggregates()
+        self.aggregates = ShownAggregates(app.events)
 
     def _cluster(self) -> Cluster:
         with self._lock:
