@@ -32,7 +32,6 @@ UNPRIVILEGED = "nobody"
 READY_SECONDS_MAX = 60.0
 STOP_SECONDS_MAX = 60.0
 LOOK_SECONDS = 0.05
-STOCK_AT_FIRST = 40
 
 SETTINGS = {
     "listen_addresses": "127.0.0.1",
@@ -50,7 +49,6 @@ CREATE TABLE customers (
 CREATE TABLE prices (
     product_id bigint PRIMARY KEY, product text NOT NULL, price bigint NOT NULL,
     since timestamptz NOT NULL);
-CREATE TABLE stock (product_id bigint PRIMARY KEY, product text NOT NULL, on_hand bigint NOT NULL);
 CREATE TABLE orders (
     order_id bigserial PRIMARY KEY, customer_id bigint NOT NULL REFERENCES customers,
     product_id bigint NOT NULL REFERENCES prices, quantity bigint NOT NULL, cents bigint NOT NULL,
@@ -249,10 +247,6 @@ class ShopDatabase:
             cursor.executemany(
                 "INSERT INTO prices VALUES (%s, %s, %s, '2020-01-01Z')",
                 [(n, product, 1_000 * (n + 1)) for n, product in enumerate(PRODUCTS)],
-            )
-            cursor.executemany(
-                "INSERT INTO stock VALUES (%s, %s, %s)",
-                [(n, product, STOCK_AT_FIRST) for n, product in enumerate(PRODUCTS)],
             )
 
 

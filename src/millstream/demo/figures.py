@@ -35,6 +35,8 @@ HEADLINES: Mapping[str, str] = {
     "visits": "SELECT count(*) AS visits, sum(clicks) AS clicks, sum(searches) AS searches "
     "FROM visits",
     "ads_that_worked": "SELECT count(*) AS clicked_ads FROM ads_that_worked",
+    "stock_on_hand": "SELECT sum(on_hand) AS units_on_hand, sum(shipped) AS shipped "
+    "FROM stock_on_hand",
 }
 IN_DATABASE = """\
 SELECT (SELECT count(*) FROM orders), (SELECT coalesce(sum(cents), 0) FROM orders),
@@ -44,6 +46,7 @@ IN_VIEWS: Mapping[str, str] = {
     "orders_with_price": "SELECT count(*) AS number, sum(cents) AS cents FROM orders_with_price",
     "orders_with_customer": "SELECT count(*) AS number, NULL AS cents FROM orders_with_customer "
     "WHERE city IS NOT NULL",
+    "stock_on_hand": "SELECT sum(shipped) AS number, NULL AS cents FROM stock_on_hand",
     "revenue_a_minute": "SELECT sum(payments) AS number, sum(cents) AS cents FROM revenue_a_minute",
 }
 

@@ -50,7 +50,6 @@ SELECT %(customer_id)s, product_id, %(quantity)s, %(quantity)s * price, %(at)s
 FROM prices WHERE product_id = %(product_id)s RETURNING order_id, cents"""
 PAY = "INSERT INTO payments (order_id, cents, at, copies, due) VALUES (%s, %s, %s, %s, %s)"
 TELL = "INSERT INTO outbox (topic, key, payload) VALUES (%s, %s, %s)"
-TAKE = "UPDATE stock SET on_hand = on_hand - %s WHERE product_id = %s"
 MOVE = "UPDATE customers SET city = %s, since = %s WHERE customer_id = %s"
 REPRICE = "UPDATE prices SET price = %s, since = %s WHERE product_id = %s"
 DUE = """\
@@ -92,7 +91,7 @@ class Shop:
                 self._producer.poll(TICK_SECONDS)
 
     def _place(self, order: Order) -> None:
-        """The order, what is told of it, its payment and the stock: all or nothing."""
+        """The order, what is told of it, and its payment: all or nothing."""
         facts = {name: getattr(order, name) for name in order.__slots__}
         with self._database.transaction():
             order_id, cents = self._database.execute(PLACE, facts).fetchone()
@@ -102,7 +101,6 @@ class Shop:
             self._database.execute(TELL, told)
             due = order.at + timedelta(seconds=order.delay_s)
             self._database.execute(PAY, [order_id, cents, order.at, order.copies, due])
-            self._database.execute(TAKE, [order.quantity, order.product_id])
 
     def send_payments(self, until: datetime) -> int:
         """Send what is due by then, and note what the log has taken; how many these were."""
@@ -186,17 +184,17 @@ class Generator:
 def main(rate: float, seed: int, brokers: str, database_url: str) -> None:
     import psycopg
 
-    from millstream.demo.restock import Restocking
+    from millstream.demo.stockroom import Stockroom
 
     wishes = Wishes()
     threading.Thread(target=wishes.listen, daemon=True).start()
     with psycopg.connect(database_url, autocommit=True) as database:
         shop = Shop(database, Producer(PRODUCER | {"bootstrap.servers": brokers}))
-        restocking = Restocking(lambda: psycopg.connect(database_url, autocommit=True), shop.done)
-        restocking.start()
+        stockroom = Stockroom(shop.done)
+        stockroom.start()
         traffic = Traffic(seed, first_impression=int(time.time() * 1_000))
         Generator(shop, traffic, wishes, rate=rate).run()
-        restocking.stop()
+        stockroom.stop()
         shop.flush()
 
 

@@ -14,7 +14,7 @@ SAID: Mapping[str, str] = {
     "ads_shown": "ads that were shown",
     "ads_clicked": "clicks on them",
     "payments": "payments, some twice, some late, some no payments at all",
-    "orders": "orders, captured from PostgreSQL with customers, prices and stock",
+    "orders": "orders, captured from PostgreSQL with customers and prices",
 }
 MADE: Mapping[str, str] = {
     "revenue_a_minute": "windows, late ones corrected, duplicates counted once",
@@ -23,6 +23,7 @@ MADE: Mapping[str, str] = {
     "customer_360": "table joined with the totals of a table",
     "visits": "sessions that merge",
     "ads_that_worked": "two streams joined within a minute",
+    "stock_on_hand": "the events of an aggregate, summed up",
 }
 
 

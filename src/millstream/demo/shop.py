@@ -6,9 +6,11 @@ Each view is a function of DataFrames whose parameters name topics and tables. M
 """
 
 # Without types, as an application's author may write it: frames in, a frame out.
-# mypy: allow-untyped-defs
+# mypy: allow-untyped-defs, allow-incomplete-defs
 
 import os
+
+from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's users call it
 
 import millstream as ms
 
@@ -66,10 +68,61 @@ app.topic(
 app.capture(
     os.environ.get("SHOP_DATABASE", "postgresql://mill:${SHOP_PASSWORD}@127.0.0.1/shop"),
     name="shop",
-    tables=["customers", "orders", "prices", "stock", "outbox"],
+    tables=["customers", "orders", "prices", "outbox"],
     outbox="outbox",
     partitions=1,
 )
+
+# --- the stock: every unit that came or went is an event ------------------------------------------
+
+LOW = 10
+
+
+@ms.event
+class Received:
+    units: int
+
+
+@ms.event
+class Shipped:
+    order_id: int
+    units: int
+
+
+@ms.event
+class RanLow:
+    on_hand: int
+
+
+class Stock(ms.Aggregate):
+    """Of one product. What is shipped and not there is owed: below zero."""
+
+    on_hand = 0
+    is_low = False
+
+    def receive(self, units: int):
+        if units < 1:
+            raise ms.Rejected(f"{units} units of {self.id} cannot be received")
+        yield Received(units)
+
+    def ship(self, order_id: int, units: int):
+        yield Shipped(order_id, units)
+        if self.on_hand < LOW and not self.is_low:
+            yield RanLow(self.on_hand)
+
+    def on_Received(self, event):  # noqa: N802  # named after its event
+        self.on_hand += event.units
+        self.is_low = self.is_low and self.on_hand < LOW
+
+    def on_Shipped(self, event):  # noqa: N802
+        self.on_hand -= event.units
+
+    def on_RanLow(self, _event):  # noqa: N802
+        self.is_low = True
+
+
+# Commands come from other processes, by way of a topic, and are decided where the app runs.
+stock = app.aggregates(Stock, partitions=1, commands="topic")
 
 # --- what is made of it ---------------------------------------------------------------------------
 
@@ -149,6 +202,16 @@ def customer_360(customers, orders):
         },
     )
     return ms.joins.tables(customers, totals, on="customer_id", how="left", key="customer_id")
+
+
+@app.view(key="stream", every="4 seconds")
+def stock_on_hand(events):
+    """The same as the aggregate knows, for all products at once: events, summed up."""
+    units = F.col("data.units")
+    came = F.when(F.col("type") == "Received", units)
+    went = F.when(F.col("type") == "Shipped", units)
+    on_hand = F.sum(F.coalesce(came, -went, F.lit(0)))
+    return events.groupBy("stream").agg(on_hand.alias("on_hand"), F.count(went).alias("shipped"))
 
 
 if __name__ == "__main__":
