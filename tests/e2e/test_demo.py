@@ -81,14 +81,14 @@ def test_a_demo_ends_by_itself_or_by_ctrl_c_and_goes_on_where_it_stopped(data: P
     assert first.returncode == 0, err
     assert "first figure, records in the log: after" in out
     assert err.endswith(f"stopping; all is kept in {data}: the next demo goes on there\n")
-    before = max(int(count.replace(",", "")) for count in re.findall(r"([\d,]+) records", out))
+    before = max(int(count.replace(",", "")) for count in re.findall(r"(\d[\d,]*) records,", out))
 
     second = demo(data, "--no-browser", "--plain")
     watchdog = threading.Timer(WITHIN_S, second.kill)
     watchdog.start()
     assert second.stdout is not None
     seen = ""
-    while not (found := re.search(r"([\d,]+) records, [1-9]", seen)):
+    while not (found := re.search(r"(\d[\d,]*) records, [1-9]", seen)):
         line = second.stdout.readline()
         assert line, "it ended too soon"
         seen = line

@@ -124,6 +124,7 @@ class ShopDatabase:
         if (pid := self._left_running()) is not None:
             self._adopted = pid
             return
+        self._await_gone()
         self._programs = reachable_programs(self.home)
         if not (self.home / "PG_VERSION").exists():
             self._create()
@@ -145,6 +146,7 @@ class ShopDatabase:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self._adopted, signal.SIGINT)
             self._adopted = None
+            self._await_gone()
 
     def connect(self) -> "psycopg.Connection[Any]":
         """Every statement is a transaction, unless it is in one."""
@@ -199,12 +201,23 @@ class ShopDatabase:
 
     def _left_running(self) -> int | None:
         """The server of a demo that was killed."""
+        pid = self._noted_pid()
+        return pid if pid is not None and self._answers() else None
+
+    def _noted_pid(self) -> int | None:
+        """Of the server that has the data now; it takes the note away when it ends cleanly."""
         try:
             pid = int((self.home / "postmaster.pid").read_text(encoding="utf-8").split("\n")[0])
             os.kill(pid, 0)
         except (OSError, ValueError):
             return None
-        return pid if self._answers() else None
+        return pid
+
+    def _await_gone(self) -> None:
+        """A server that is just ending has its data a little longer; one that is stuck is told."""
+        deadline = time.monotonic() + STOP_SECONDS_MAX
+        while self._noted_pid() is not None and time.monotonic() < deadline:
+            time.sleep(LOOK_SECONDS)
 
     def _launch(self) -> None:
         given = [f"--{name}={value}" for name, value in SETTINGS.items()]

@@ -84,7 +84,7 @@ class Figures:
         self._app, self._database = app, database
         self._views: dict[str, Any] = {}
         self._consumer: Consumer | None = None
-        self._partitions: dict[str, list[int]] = {}
+        self._connection: Any = None
 
     def headlines(self) -> dict[str, Mapping[str, Any]]:
         """Of the views that are there."""
@@ -115,16 +115,18 @@ class Figures:
 
         found = {"orders": self._in_database()[0].number}
         with contextlib.suppress(KafkaException):
+            consumer = self._open_consumer()
+            there = consumer.list_topics(timeout=OFFSET_SECONDS_MAX).topics
             for topic in (*TOPICS, *SIDE_TOPICS):
-                if (count := self._ends(topic)) is not None:
-                    found[topic] = count
+                if topic in there:
+                    found[topic] = _records_of(consumer, topic, list(there[topic].partitions))
         return found
 
     def _in_database(self) -> tuple[Total, Total]:
         """Orders and payments."""
-        with self._database.connect() as connection:
-            row = connection.execute(IN_DATABASE).fetchone()
-        assert row is not None
+        if self._connection is None:
+            self._connection = self._database.connect()
+        row = self._connection.execute(IN_DATABASE).fetchone()
         return Total(int(row[0]), int(row[1])), Total(int(row[2]), int(row[3]))
 
     def close(self) -> None:
@@ -132,6 +134,8 @@ class Figures:
             view.close()
         if self._consumer is not None:
             self._consumer.close()
+        if self._connection is not None:
+            self._connection.close()
 
     def _view(self, name: str) -> Any:
         if name not in self._views:
@@ -152,26 +156,6 @@ class Figures:
             return None
         return Total(int(row["number"]), None if row["cents"] is None else int(row["cents"]))
 
-    def _ends(self, topic: str) -> int | None:
-        from confluent_kafka import TopicPartition
-
-        numbers = self._numbers(topic)
-        if not numbers:
-            return None
-        consumer = self._open_consumer()
-        ends = (
-            consumer.get_watermark_offsets(TopicPartition(topic, one), timeout=OFFSET_SECONDS_MAX)
-            for one in numbers
-        )
-        return sum(high for _, high in ends)
-
-    def _numbers(self, topic: str) -> list[int]:
-        """The partitions of a topic; asked for again while it is not there."""
-        if not self._partitions.get(topic):
-            there = self._open_consumer().list_topics(timeout=OFFSET_SECONDS_MAX).topics
-            self._partitions = {name: list(one.partitions) for name, one in there.items()}
-        return self._partitions.get(topic, [])
-
     def _open_consumer(self) -> "Consumer":
         if self._consumer is None:
             from confluent_kafka import Consumer
@@ -179,6 +163,13 @@ class Figures:
             config = dict(self._app.client_config) | {"group.id": "demo-figures", "log_level": 0}
             self._consumer = Consumer(config)
         return self._consumer
+
+
+def _records_of(consumer: "Consumer", topic: str, partitions: list[int]) -> int:
+    from confluent_kafka import TopicPartition
+
+    places = (TopicPartition(topic, number) for number in partitions)
+    return sum(consumer.get_watermark_offsets(one, OFFSET_SECONDS_MAX)[1] for one in places)
 
 
 @contextlib.contextmanager

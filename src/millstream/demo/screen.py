@@ -84,23 +84,23 @@ def _number(value: Any) -> str:
     return f"{value:,.2f}" if isinstance(value, float) else f"{value:,}"
 
 
-def troubles(scene: Scene) -> dict[str, str]:
+def _troubles(scene: Scene) -> list[str]:
     """What went wrong on purpose: how often, and what became of it."""
     done, records = scene.done, scene.records
-    late = sum(int(job.get("late") or 0) for job in scene.jobs.values())
-    return {
-        "late": f"{late:,} events came late: what they touch was corrected",
-        "twice": f"{done.get('sent twice', 0):,} payments sent twice: counted once",
-        "clock": f"{records.get('clicks.dead', 0):,} clicks of a wrong clock: dead letters",
-        "malformed": f"{records.get('payments.dead', 0):,} records that are no payments: "
-        "dead letters",
-        "queue": f"{done.get('restocked', 0):,} products restocked by a work queue, "
-        f"{done.get('redelivered', 0):,} jobs delivered again",
+    counts = {
+        "late events: what they touch was corrected": _late(scene),
+        "payments sent twice: counted once": done.get("sent twice", 0),
+        "clicks of a wrong clock: dead letters": records.get("clicks.dead", 0),
+        "records that are no payments: dead letters": records.get("payments.dead", 0),
+        "jobs of the queue `restock` delivered again": done.get("redelivered", 0),
+        "products restocked": done.get("restocked", 0),
     }
+    lines = [f"{count:>7,}  {said}" for said, count in counts.items()]
+    return ["WHAT GOES WRONG, AND WHAT BECOMES OF IT", *lines]
 
 
-def _troubles(scene: Scene) -> list[str]:
-    return ["WHAT GOES WRONG, AND WHAT BECOMES OF IT", *troubles(scene).values()]
+def _late(scene: Scene) -> int:
+    return sum(int(job.get("late") or 0) for job in scene.jobs.values())
 
 
 def plain_line(scene: Scene) -> str:

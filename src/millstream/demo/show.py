@@ -12,7 +12,7 @@ from millstream.demo.figures import Figures, opened_figures
 from millstream.demo.screen import SAID, Scene, plain_line, screen_lines
 from millstream.demo.stage import Stage, StageBroke
 
-LOOK_SECONDS = 1.0
+LOOK_SECONDS = 1.5
 PLAIN_LINE_SECONDS = 5.0
 
 Tell = Callable[[str], None]

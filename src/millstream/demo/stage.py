@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from millstream.app import App
+from millstream.base.disk import FileLock
 from millstream.base.errors import Rejected
 from millstream.demo.database import ShopDatabase
 
@@ -38,6 +39,15 @@ class StageBroke(Rejected):
     def __init__(self, *, process: str, reason: str) -> None:
         super().__init__(f"{process} did not start: {reason}")
         self.process, self.reason = process, reason
+
+
+class DemoRuns(Rejected):
+    def __init__(self, *, data: Path, owner: str) -> None:
+        super().__init__(
+            f"a demo runs on {data} already ({owner}); stop it first, or give this one another "
+            "place (--data), and ports of its own (--listen, --broker-listen)"
+        )
+        self.data, self.owner = data, owner
 
 
 @dataclass(slots=True)
@@ -133,6 +143,7 @@ class Stage:
     def __init__(self, terms: Terms, *, tell: Callable[[str], None]) -> None:
         self.terms, self._tell = terms, tell
         terms.data.mkdir(parents=True, exist_ok=True)
+        self._lock = _locked(terms.data)
         self.database = ShopDatabase(terms.data)
         self._up: Talking | None = None
         self._generator: Talking | None = None
@@ -186,6 +197,7 @@ class Stage:
         if self._up is not None:
             self._up.end(signal.SIGINT)
         self.database.stop()
+        self._lock.release()
 
     # --- what chaos does --------------------------------------------------------------------------
 
@@ -222,3 +234,14 @@ class Stage:
             **variables,
         }
         return Talking(name, [sys.executable, *words], env, self.terms.data / log)
+
+
+def _locked(data: Path) -> FileLock:
+    """One demo has a directory: a second one would stop the first one's database."""
+    lock = FileLock(data / "demo.lock")
+    if not lock.take():
+        owner = lock.read_note().strip()
+        lock.release()
+        raise DemoRuns(data=data, owner=owner)
+    lock.note(f"process {os.getpid()}\n")
+    return lock

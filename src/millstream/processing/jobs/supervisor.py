@@ -17,7 +17,7 @@ from millstream.processing.jobs.progress import JobProgress
 
 LOOK_SECONDS = 0.2
 # One by one, how long the next job waits for one that has nothing to do, or takes long.
-START_SECONDS_MAX = 4.0
+START_SECONDS_MAX = 6.0
 
 
 Look = Callable[[list[JobProgress]], None]
