@@ -38,7 +38,7 @@ def test_events_that_are_far_between_are_read_one_by_one() -> None:
 def test_a_small_gap_is_read_over() -> None:
     found = state(100_000, group=100_000)
     (near,) = scans([1, 1 + GAP_OFFSETS_MAX], found)
-    assert near.offsets == {0, GAP_OFFSETS_MAX}
+    assert near.offsets == frozenset({0, GAP_OFFSETS_MAX})
     assert len(scans([1, 2 + GAP_OFFSETS_MAX], found)) == 2
 
 
