@@ -4,6 +4,7 @@ killed -9 in turn: exactly one has it, all are answered, and all are told the sa
 import contextlib
 import json
 import random
+import signal
 import subprocess
 import sys
 import time
@@ -103,6 +104,23 @@ def run_race(race: Race, *, seats: int, kills: int, seed: int) -> int:
     return killed
 
 
+def run_with_zombies(race: Race, *, seats: int, seed: int) -> None:
+    """Each host is stopped in turn for longer than it is missed, and then goes on."""
+    chance = random.Random(seed)
+    hosts = [race.host(f"host-{number}") for number in range(2)]
+    clients = {f"client-{n}": race.client(f"client-{n}", seats) for n in range(CLIENTS)}
+    deadline, stopped = time.monotonic() + WITHIN_S, 0
+    while any(client.poll() is None for client in clients.values()):
+        assert time.monotonic() < deadline, "not all were answered"
+        time.sleep(chance.uniform(0.2, 2.0))
+        hosts[stopped % 2].send_signal(signal.SIGSTOP)
+        time.sleep(chance.uniform(0.5, 1.5) * SESSION_MS / 1_000)
+        hosts[stopped % 2].send_signal(signal.SIGCONT)
+        stopped += 1
+    assert all(client.returncode == 0 for client in clients.values())
+    assert all(host.poll() is None for host in hosts), "a host that was a zombie goes on"
+
+
 def check_race(race: Race, *, seats: int) -> None:
     answers = [one for number in range(CLIENTS) for one in race.answers(f"client-{number}")]
     assert len(answers) == CLIENTS * THREADS * seats
@@ -142,6 +160,18 @@ def test_it_is_so_in_every_run(millstream_broker: Broker, tmp_path: Path, seed: 
     with racing(millstream_broker.bootstrap, tmp_path) as race:
         run_race(race, seats=200, kills=8, seed=seed)
         check_race(race, seats=200)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("log", ["millstream_broker", "apache_kafka"])
+def test_hosts_that_were_stopped_and_go_on_decide_nothing_twice(
+    log: str, seed: int, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    found = request.getfixturevalue(log)
+    with racing(found if isinstance(found, str) else found.bootstrap, tmp_path) as race:
+        run_with_zombies(race, seats=100, seed=seed)
+        check_race(race, seats=100)
 
 
 @pytest.mark.full

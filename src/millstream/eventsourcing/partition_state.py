@@ -116,18 +116,35 @@ class PartitionState:
     # --- take in ------------------------------------------------------------------------------
 
     def take_read(self, records: ReadRecords, *, end: int) -> None:
-        """What was read from the log behind all that is known, up to the offset `end`."""
+        """What was read from the log behind all that is known, up to the offset `end`. Of no use
+        any more if it raises: half of the records may be taken."""
         if records.values:
             events = decode_for_index(records, self.place)
-            last = decode_event(records.values[-1], place=self.place)
             if not self.seq:  # the oldest event need not be the first: those before may be gone
-                self.seq = events[0].seq - 1
+                self.seq = max(0, events[0].seq - 1)
             for event, offset in zip(events, records.offsets, strict=True):
                 self._take(event, offset)
-            self.hashes.update({event.stream: bytes.fromhex(event.hash) for event in events})
+            self._take_hashes(events)
             self.recent.add(self.seq, records.values)
-            self.at, self.last_hash = last.at, bytes.fromhex(last.hash)
+            self._take_last(records)
         self.end = max(self.end, end)
+
+    def _take_hashes(self, events: Sequence[IndexedEvent]) -> None:
+        for stream, hash in {event.stream: event.hash for event in events}.items():
+            try:
+                self.hashes[stream] = bytes.fromhex(hash)
+            except ValueError:
+                self.hashes[stream] = b""
+            if len(self.hashes[stream]) != len(NO_HASH):
+                place = f"{self.place}, stream {stream}"
+                raise BadEventRecord(place=place, reason=f"its hash is {hash!r}")
+
+    def _take_last(self, records: ReadRecords) -> None:
+        place = f"{self.place}, offset {records.offsets[-1]}"
+        last = decode_event(records.values[-1], place=place)
+        if last.at.tzinfo is None:
+            raise BadEventRecord(place=place, reason="its time has no zone")
+        self.at, self.last_hash = last.at, bytes.fromhex(last.hash)
 
     def _take(self, event: IndexedEvent, offset: int) -> None:
         seq = self.seq + 1
