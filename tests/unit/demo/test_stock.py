@@ -6,7 +6,7 @@ from tests.support.memory_events import MemoryEvents
 
 
 def test_a_stock_runs_low_once_until_it_is_filled_again() -> None:
-    stock = Aggregates(Stock, MemoryEvents())
+    stock = Aggregates(Stock, MemoryEvents().as_store)
     lamp = stock["lamp"]
     lamp.receive(12)
     lamp.ship(1, 2)
