@@ -38,6 +38,7 @@ from millstream.eventsourcing.command_topic import (
     encode_command,
     told,
 )
+from millstream.eventsourcing.event_log import some_messages
 from millstream.eventsourcing.event_store import EventStore
 from millstream.eventsourcing.placement import stream_key
 from millstream.eventsourcing.staging import WrongVersion
@@ -245,7 +246,7 @@ class CommandSender:
     def _follow(self, consumer: Any) -> None:
         try:
             while not self._closing.is_set():
-                for message in consumer.consume(1_000, POLL_SECONDS):
+                for message in some_messages(consumer, POLL_SECONDS):
                     self._take(message)
         except MillstreamError as error:
             logger.error("answers to commands are no longer read: %s", error)
