@@ -72,7 +72,7 @@ class NoAnswer(Retryable):
     def __init__(self, *, id: str, stream: str, command: str, seconds: float) -> None:
         super().__init__(
             f"{command} of {stream} was not answered within {seconds:g} s. It may still be: ask "
-            f"again with id={id!r}. Is a host running (`millstream run`, or serve())?"
+            f"again with id={id!r}. Is a host running (`millstream run`, or app.host())?"
         )
         self.id, self.stream, self.command, self.seconds = id, stream, command, seconds
 
