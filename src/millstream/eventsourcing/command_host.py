@@ -20,6 +20,7 @@ from millstream.base.log_clients import Client, Topics, client_config, error_fro
 from millstream.base.near_names import did_you_mean, there_are
 from millstream.eventsourcing.command_topic import Names, SentCommand, decode_command
 from millstream.eventsourcing.decision_queue import Along, StoreClosed
+from millstream.eventsourcing.event_log import some_messages
 from millstream.eventsourcing.event_store import EventStore
 from millstream.eventsourcing.partition_turn import GroupPosition, PartitionTurn
 from millstream.eventsourcing.stored_event import Receipt
@@ -178,11 +179,11 @@ class CommandHost:
         if sum(turn.in_flight for turn in self._turns.values()) >= IN_FLIGHT_MAX:
             self._hold()
             return
-        for message in self._consumer.consume(COMMANDS_AT_ONCE, POLL_SECONDS):
-            if message.error() is None:
+        for message in some_messages(self._consumer, POLL_SECONDS, COMMANDS_AT_ONCE):
+            if (error := message.error()) is None:
                 self._submit(message)
             else:
-                self._check(message.error())
+                self._check(error)
 
     def _hold(self) -> None:
         """Its membership goes on, though it takes nothing."""

@@ -38,6 +38,7 @@ from millstream.eventsourcing.command_topic import (
     encode_command,
     told,
 )
+from millstream.eventsourcing.event_log import some_messages
 from millstream.eventsourcing.event_store import EventStore
 from millstream.eventsourcing.placement import stream_key
 from millstream.eventsourcing.staging import WrongVersion
@@ -71,7 +72,7 @@ class NoAnswer(Retryable):
     def __init__(self, *, id: str, stream: str, command: str, seconds: float) -> None:
         super().__init__(
             f"{command} of {stream} was not answered within {seconds:g} s. It may still be: ask "
-            f"again with id={id!r}. Is a host running (`millstream run`, or serve())?"
+            f"again with id={id!r}. Is a host running (`millstream run`, or app.host())?"
         )
         self.id, self.stream, self.command, self.seconds = id, stream, command, seconds
 
@@ -245,7 +246,7 @@ class CommandSender:
     def _follow(self, consumer: Any) -> None:
         try:
             while not self._closing.is_set():
-                for message in consumer.consume(1_000, POLL_SECONDS):
+                for message in some_messages(consumer, POLL_SECONDS):
                     self._take(message)
         except MillstreamError as error:
             logger.error("answers to commands are no longer read: %s", error)

@@ -159,11 +159,11 @@ class EventLog:
         return LogNotReached(brokers=brokers, doing=doing, reason=reason)
 
 
-def some_messages(consumer: Any, timeout: float) -> list[Message]:
+def some_messages(consumer: Any, timeout: float, count: int = RECORDS_AT_ONCE) -> list[Message]:
     """Wait for one, and take all that have come with it."""
     messages: list[Message] = consumer.consume(1, timeout)
     if messages:
-        messages += consumer.consume(RECORDS_AT_ONCE, 0)
+        messages += consumer.consume(count, 0)
     return messages
 
 

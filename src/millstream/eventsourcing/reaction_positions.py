@@ -19,6 +19,7 @@ from millstream.base.log_clients import (
     client_config,
     translated,
 )
+from millstream.eventsourcing.event_log import some_messages
 
 POLL_SECONDS = 0.2
 CONSUMER = {
@@ -57,7 +58,7 @@ def read_positions(client: Client, topic: str, reaction: str) -> dict[int, int]:
         at, until = 0, time.monotonic() + PATIENCE_SECONDS
         while at < end:
             with translated(client, doing=f"read {topic}"):
-                messages = consumer.consume(1_000, POLL_SECONDS)
+                messages = some_messages(consumer, POLL_SECONDS)
             for message in messages:
                 at = max(at, (message.offset() or 0) + (message.error() is None))
                 if message.error() is None:

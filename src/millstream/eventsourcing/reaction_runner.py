@@ -41,6 +41,7 @@ from millstream.base.log_clients import (
     translated,
 )
 from millstream.eventsourcing.command_topic import SentCommand, encode_command
+from millstream.eventsourcing.event_log import some_messages
 from millstream.eventsourcing.placement import partition_of, stream_key
 from millstream.eventsourcing.reaction import Reaction, cause_of, commands_of
 from millstream.eventsourcing.reaction_positions import read_positions, write_position
@@ -177,10 +178,10 @@ class ReactionRunner:
         consumer.assign(places)
 
     def _turn(self) -> None:
-        messages = self._consumer.consume(EVENTS_AT_ONCE, POLL_SECONDS)
+        messages = some_messages(self._consumer, POLL_SECONDS, EVENTS_AT_ONCE)
         for message in messages:
-            if message.error() is not None:
-                found = error_from(message.error(), self._client, doing=self._doing("read"))
+            if (error := message.error()) is not None:
+                found = error_from(error, self._client, doing=self._doing("read"))
                 if not isinstance(found, Retryable):
                     raise found
         events = [message for message in messages if message.error() is None]
