@@ -22,6 +22,7 @@ TESTS = Path(__file__).parent
 # Files that take minutes. A worker takes a whole file: one of these that comes last is waited for
 # by all. Those that wait stand beside those that compute.
 LONG_FILES = (
+    "e2e/test_demo.py",
     "faults/test_consistency.py",
     "faults/test_job_kills.py",
     "faults/test_job_kills_in_stores.py",

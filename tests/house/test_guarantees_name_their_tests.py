@@ -5,7 +5,7 @@ from pathlib import Path
 
 TESTS = Path(__file__).parents[1]
 PAGE = TESTS.parent / "docs" / "guarantees.md"
-PROOF = re.compile(r"`([a-z_]+/[a-z_/]*(?:\.py)?)(?:::(?:[A-Z]\w+::)?(\w+))?`")
+PROOF = re.compile(r"`([a-z0-9_]+/[a-z_/]*(?:\.py)?)(?:::(?:[A-Z]\w+::)?(\w+))?`")
 
 
 def test_every_promise_names_a_proof() -> None:

@@ -1,11 +1,45 @@
 """A broker with many topics of one partition, and one of many partitions."""
 
+import resource
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
 from confluent_kafka import KafkaException
 
 from millstream.base.librdkafka import admin_api
 
 CHUNK = 500
+MEMORY = Path("/dev/shm")
+# A partition has a log and two indexes open.
+FILES_OF_A_PARTITION = 3
+FILES_SPARE = 1_000
 WITHIN_S = 120.0
+
+
+@contextmanager
+def files_for(partitions: int) -> Iterator[bool]:
+    """Lets processes that are started meanwhile open enough files; False if that is not allowed."""
+    wanted = partitions * FILES_OF_A_PARTITION + FILES_SPARE
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        hard = max(wanted, before[1])
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(wanted, before[0]), hard))
+    except (ValueError, OSError):
+        yield False
+        return
+    try:
+        yield True
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+@contextmanager
+def memory_directory() -> Iterator[Path]:
+    """Where a sync costs nothing: each of the topics has several."""
+    with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as found:
+        yield Path(found) / "data"
 
 
 def make_many_topics(bootstrap: str, *, topics: int, partitions: int) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from millstream.base.errors import Rejected
 from millstream.demo.figures import Comparison, Figures, opened_figures
 from millstream.demo.screen import comparison_lines
-from millstream.demo.show import Tell, live_panel
+from millstream.demo.show import Tell, live_panel, print_line
 from millstream.demo.stage import Stage
 
 VICTIMS = ("broker", "jobs", "capture")
@@ -131,10 +131,10 @@ class Chaos:
 def run_chaos(stage: Stage, *, rounds: int, is_plain: bool) -> list[Round]:
     """Raises TotalsDiffer if any round did not end as it should."""
     stage.start()
-    print(f"console on {stage.up.told.addresses['console']}", flush=True)
+    print_line(f"console on {stage.up.told.addresses['console']}")
     with stage.reader() as app, opened_figures(app, stage.database) as figures:
         if is_plain:
-            chaos = Chaos(stage, figures, tell=_print, update=lambda _lines: None)
+            chaos = Chaos(stage, figures, tell=print_line, update=lambda _lines: None)
             done = chaos.run(rounds)
         else:
             with live_panel("Chaos: the database and the views") as (update, tell):
@@ -142,7 +142,3 @@ def run_chaos(stage: Stage, *, rounds: int, is_plain: bool) -> list[Round]:
     if wrong := [one.number for one in done if not one.is_equal]:
         raise TotalsDiffer(rounds=wrong)
     return done
-
-
-def _print(text: str) -> None:
-    print(text, flush=True)

@@ -72,18 +72,17 @@ def run_show(
     stage: Stage, *, started: float, seconds: float | None, is_plain: bool, opens_browser: bool
 ) -> Scene:
     """Until the time is up, or Ctrl-C; the last that was seen."""
-    tell: Tell = lambda text: print(text, flush=True)  # noqa: E731 - the simplest of them
     stage.start()
     url = stage.up.told.addresses["console"]
-    tell(f"console on {url}, broker on {stage.up.told.addresses['broker']}")
+    print_line(f"console on {url}, broker on {stage.up.told.addresses['broker']}")
     if opens_browser and can_open_browser(os.environ):
         webbrowser.open(url)
     with (
         stage.reader() as app,
         opened_figures(app, stage.database) as figures,
-        shown(is_plain=is_plain or not sys.stdout.isatty()) as (show_scene, print_line),
+        shown(is_plain=is_plain or not sys.stdout.isatty()) as (show_scene, tell),
     ):
-        show = Show(stage, figures, tell=print_line, started=started)
+        show = Show(stage, figures, tell=tell, started=started)
         scene = show.look()
         while seconds is None or time.monotonic() - started < seconds:
             show_scene(scene)
@@ -103,10 +102,14 @@ def can_open_browser(environment: Mapping[str, str]) -> bool:
 def shown(*, is_plain: bool) -> Iterator[tuple[Callable[[Scene], None], Tell]]:
     """How to show a scene, and how to print a line that stays."""
     if is_plain:
-        yield PlainLines().show, lambda text: print(text, flush=True)
+        yield PlainLines().show, print_line
         return
-    with live_panel("The shop") as (update, print_line):
-        yield lambda scene: update(screen_lines(scene)), print_line
+    with live_panel("The shop") as (update, tell):
+        yield lambda scene: update(screen_lines(scene)), tell
+
+
+def print_line(text: str) -> None:
+    print(text, flush=True)
 
 
 class PlainLines:
@@ -118,7 +121,7 @@ class PlainLines:
     def show(self, scene: Scene) -> None:
         if time.monotonic() >= self._due:
             self._due = time.monotonic() + PLAIN_LINE_SECONDS
-            print(plain_line(scene), flush=True)
+            print_line(plain_line(scene))
 
 
 @contextlib.contextmanager

@@ -37,7 +37,7 @@ STOP_SECONDS_MAX = 90.0
 
 class StageBroke(Rejected):
     def __init__(self, *, process: str, reason: str) -> None:
-        super().__init__(f"{process} did not start: {reason}")
+        super().__init__(f"{process} has ended: {reason}")
         self.process, self.reason = process, reason
 
 
