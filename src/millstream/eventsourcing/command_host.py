@@ -8,7 +8,6 @@ no command is a dead letter, and never stops the host.
 """
 
 import logging
-import threading
 from collections.abc import Mapping
 from concurrent.futures import Future
 from typing import Any, Protocol
@@ -22,6 +21,7 @@ from millstream.eventsourcing.command_topic import Names, SentCommand, decode_co
 from millstream.eventsourcing.decision_queue import Along, StoreClosed
 from millstream.eventsourcing.event_log import some_messages
 from millstream.eventsourcing.event_store import EventStore
+from millstream.eventsourcing.own_thread import OwnThread
 from millstream.eventsourcing.partition_turn import GroupPosition, PartitionTurn
 from millstream.eventsourcing.stored_event import Receipt
 
@@ -86,7 +86,7 @@ def make_topics(client: Client, names: Names, store: EventStore) -> int:
     return topics.ensure(names.replies, partitions=wanted, config=REPLIES_CONFIG)
 
 
-class CommandHost:
+class CommandHost(OwnThread):
     """`start` it, `stop` it. Its thread ends for an error that will not pass: `wait` raises it."""
 
     def __init__(
@@ -102,9 +102,7 @@ class CommandHost:
         self._aggregates = aggregates
         self._session_ms = session_ms
         self._turns: dict[int, PartitionTurn] = {}
-        self._stopping = threading.Event()
-        self._thread: threading.Thread | None = None
-        self._failure: MillstreamError | None = None
+        super().__init__()
         self._consumer: Any = None
         self._group: Any = None
         self._replies = 0
@@ -132,29 +130,12 @@ class CommandHost:
             on_revoke=self._hand_over,
             on_lost=self._lose,
         )
-        self._thread = threading.Thread(target=self._run, name="command host", daemon=True)
-        self._thread.start()
+        self._start("command host")
 
     @property
     def partitions(self) -> list[int]:
         """Those that it has now."""
         return sorted(self._turns)
-
-    def wait(self, timeout_s: float | None = None) -> bool:
-        """Whether it has ended; raises what ended it."""
-        if self._thread is not None:
-            self._thread.join(timeout_s)
-            if self._thread.is_alive():
-                return False
-        if self._failure is not None:
-            raise self._failure
-        return True
-
-    def stop(self) -> None:
-        """What it has begun is answered first."""
-        self._stopping.set()
-        if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join()
 
     # --- of its own thread --------------------------------------------------------------------
 

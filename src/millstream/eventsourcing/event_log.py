@@ -3,7 +3,6 @@
 Knows nothing of streams. Consumers are lent to one reader at a time, and fetch only while they are.
 """
 
-import gc
 import threading
 import time
 from bisect import bisect_left
@@ -13,6 +12,7 @@ from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
+from millstream.base.collector import collector_paused
 from millstream.base.errors import Retryable
 from millstream.base.log_clients import (
     PATIENCE_SECONDS,
@@ -198,16 +198,3 @@ def end_told(message: Message, client: Client, topic: str) -> int:
     if not isinstance(found, Retryable):
         raise found
     return 0
-
-
-@contextmanager
-def collector_paused() -> Iterator[None]:
-    """Python's collector looks for cycles at every 700th new object. Messages are many, and have
-    none: with it, to make them takes twice the time."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()

@@ -9,9 +9,10 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from millstream.base.collector import collector_paused
 from millstream.base.errors import Corrupt
 from millstream.base.offsets import OffsetRange
-from millstream.eventsourcing.event_log import EventLog, collector_paused
+from millstream.eventsourcing.event_log import EventLog
 from millstream.eventsourcing.index_file import DamagedIndex, read_index, write_index
 from millstream.eventsourcing.partition_state import PartitionState, ReadRecords
 from millstream.eventsourcing.reading_plan import Scan, plan_scans

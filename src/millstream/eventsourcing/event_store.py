@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from datetime import UTC, datetime
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
+from millstream.base.closing import Closing
 from millstream.base.log_clients import Client
 from millstream.eventsourcing.chain_walk import ChainWalk, Finding
 from millstream.eventsourcing.decision_queue import Along, Asked, Reply, StoreClosed
@@ -38,7 +38,7 @@ def utc_now() -> datetime:
     return datetime.now(UTC)
 
 
-class EventStore:
+class EventStore(Closing):
     """Thread-safe. Opens a partition's writer when something is first appended to it."""
 
     def __init__(
@@ -60,17 +60,6 @@ class EventStore:
         self._is_closed = False
         self._known: dict[int, EventPartition] = {}
         self._writers: dict[int, PartitionWriter] = {}
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        error_type: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     # --- write --------------------------------------------------------------------------------
 

@@ -13,12 +13,12 @@ import time
 from collections.abc import Callable, Sequence
 from datetime import datetime
 
+from millstream.base.collector import collector_paused
 from millstream.base.errors import MillstreamError, Rejected, Retryable
 from millstream.base.log_clients import LogNotReached, LogRefused, WriterFenced
 from millstream.base.quantity import MIB
 from millstream.eventsourcing.decision_queue import Along, Asked, DecisionQueue
 from millstream.eventsourcing.event_ids import EventIds
-from millstream.eventsourcing.event_log import collector_paused
 from millstream.eventsourcing.event_partition import EventPartition
 from millstream.eventsourcing.staging import Decided, ReadEvents, Staging
 from millstream.eventsourcing.stored_event import Receipt

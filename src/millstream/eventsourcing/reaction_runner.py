@@ -9,7 +9,6 @@ is tried again; then its event is a dead letter, and the reaction goes on.
 
 import contextlib
 import logging
-import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -42,6 +41,7 @@ from millstream.base.log_clients import (
 )
 from millstream.eventsourcing.command_topic import SentCommand, encode_command
 from millstream.eventsourcing.event_log import some_messages
+from millstream.eventsourcing.own_thread import OwnThread
 from millstream.eventsourcing.placement import partition_of, stream_key
 from millstream.eventsourcing.reaction import Reaction, cause_of, commands_of
 from millstream.eventsourcing.reaction_positions import read_positions, write_position
@@ -89,7 +89,7 @@ class ReactionTopics:
         topics.ensure(self.dead, partitions=1, config=KEPT)
 
 
-class ReactionRunner:
+class ReactionRunner(OwnThread):
     """`start` it, `stop` it. `decode` makes an event of a record, or raises MillstreamError."""
 
     def __init__(
@@ -104,9 +104,7 @@ class ReactionRunner:
         self._client, self._topics, self.reaction = client, topics, reaction
         self._decode, self._session_ms = decode, session_ms
         self._group = f"{topics.app}.reactions.{reaction.name}"
-        self._stopping = threading.Event()
-        self._thread: threading.Thread | None = None
-        self._failure: MillstreamError | None = None
+        super().__init__()
         self._failures = 0
         self._consumer: Any = None
         self._producer: Any = None
@@ -114,25 +112,7 @@ class ReactionRunner:
 
     def start(self) -> None:
         self._topics.make(self._client)
-        self._thread = threading.Thread(
-            target=self._run, name=f"reaction {self.reaction.name}", daemon=True
-        )
-        self._thread.start()
-
-    def wait(self, timeout_s: float | None = None) -> bool:
-        """Whether it has ended; raises what ended it."""
-        if self._thread is not None:
-            self._thread.join(timeout_s)
-            if self._thread.is_alive():
-                return False
-        if self._failure is not None:
-            raise self._failure
-        return True
-
-    def stop(self) -> None:
-        self._stopping.set()
-        if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join()
+        self._start(f"reaction {self.reaction.name}")
 
     # --- of its own thread --------------------------------------------------------------------
 

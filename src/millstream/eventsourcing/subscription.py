@@ -15,12 +15,13 @@ from typing import Any, NamedTuple, Self
 
 from confluent_kafka import Consumer, Message, TopicPartition
 
+from millstream.base.closing import Closing
+from millstream.base.collector import collector_paused
 from millstream.base.errors import Corrupt, Rejected
 from millstream.base.log_clients import client_config
 from millstream.eventsourcing.event_log import (
     CONSUMER,
     EventLog,
-    collector_paused,
     end_told,
     is_last,
     some_messages,
@@ -83,7 +84,7 @@ class EventsMissing(Corrupt):
         self.place, self.after, self.found = place, after, found
 
 
-class Subscription:
+class Subscription(Closing):
     """Yields events, also with `async for`. `token` goes on behind the last one that it gave.
 
     It ends after `timeout` seconds without an event; without `follow`, at what was committed when
@@ -114,12 +115,6 @@ class Subscription:
     @property
     def token(self) -> Token:
         return Token(dict(self._places))
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
 
     def __iter__(self) -> Self:
         return self

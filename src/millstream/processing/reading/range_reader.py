@@ -6,15 +6,14 @@ transaction markers and aborted records leave offsets without a record. What ret
 comes from the archive, if the read names one.
 """
 
-import gc
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
+from millstream.base.collector import collector_paused
 from millstream.base.offsets import OffsetRange
 from millstream.processing.kafka_clients import (
     PATIENCE_SECONDS,
@@ -72,21 +71,6 @@ def consumer_for(read: TopicRead) -> Consumer:
     if key not in known:
         known[key] = Consumer(client_config(read.brokers, {}) | config)
     return known[key]
-
-
-@contextmanager
-def collector_paused() -> Iterator[None]:
-    """Python's collector looks for cycles at every 700th new object. Messages are many, and have
-    none: with it, to make them takes twice the time.
-    """
-    if not gc.isenabled():
-        yield
-        return
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
 
 
 class RangeReader:
