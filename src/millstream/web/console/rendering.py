@@ -113,7 +113,7 @@ def _asset(name: str) -> str:
 def href(kind: str | Node, *names: object) -> str:
     """The address of something's page; empty if it has none."""
     if isinstance(kind, Node):
-        kind, names = kind.kind, (kind.name, *names)
+        return href(kind.kind, kind.name, *names)
     if kind not in PATHS.values() and kind not in PATHS and kind not in ("groups", "queues"):
         return ""
     parts = [PATHS.get(kind, kind), *(quote(str(name), safe="") for name in names)]
