@@ -225,3 +225,18 @@ def test_a_failure_is_in_the_progress(app: App, topic: str) -> None:
     assert isinstance(progress, JobProgress)
     assert progress.state == "failed"
     assert "returned None" in str(progress.error)
+
+
+def test_other_processes_see_how_jobs_get_on(app: App, topic: str, bootstrap: str) -> None:
+    view(app, topic, lambda numbers: numbers.select("nobody"), name="bad")
+    view(app, topic, lambda numbers: numbers, name="good")
+    produce(bootstrap, topic, numbers(3))
+    with App("shop", data=app.data, brokers=bootstrap) as other:
+        assert other.jobs.status("good") is None
+        failure_of(app)
+        good, bad = other.jobs.status("good"), other.jobs.status("bad")
+    assert good is not None
+    assert (good.progress.state, good.progress.rows, good.process) == ("done", 3, os.getpid())
+    assert bad is not None
+    assert bad.progress.state == "failed"
+    assert "nobody" in str(bad.progress.error)

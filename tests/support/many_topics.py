@@ -18,21 +18,10 @@ FILES_SPARE = 1_000
 WITHIN_S = 120.0
 
 
-@contextmanager
-def files_for(partitions: int) -> Iterator[bool]:
-    """Lets processes that are started meanwhile open enough files; False if that is not allowed."""
-    wanted = partitions * FILES_OF_A_PARTITION + FILES_SPARE
-    before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    try:
-        hard = max(wanted, before[1])
-        resource.setrlimit(resource.RLIMIT_NOFILE, (max(wanted, before[0]), hard))
-    except (ValueError, OSError):
-        yield False
-        return
-    try:
-        yield True
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+def partitions_possible(wanted: int) -> int:
+    """How many a broker can have open here, up to so many."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return min(wanted, (soft - FILES_SPARE) // FILES_OF_A_PARTITION)
 
 
 @contextmanager
