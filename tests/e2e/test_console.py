@@ -241,6 +241,7 @@ def test_a_view_is_searched_and_its_changes_come(page: Page) -> None:
 def test_signing_out_ends_it(chromium: Browser, guarded: str) -> None:
     with visited(chromium, guarded) as page:
         page.goto("/console/")
+        assert faults_of(page) == []
         page.get_by_label("Token").fill(TOKEN)
         page.get_by_role("button", name="Sign in").click()
         page.wait_for_url("**/console/")
@@ -273,23 +274,40 @@ def test_a_broker_of_many_topics_and_a_thousand_partitions_stays_usable(
             look_through(page, topics=topics + 1, wide="wide")
 
 
-def test_ten_thousand_topics_and_a_thousand_partitions_stay_usable(
-    chromium: Browser, tmp_path: Path
-) -> None:
-    """All that the console itself does with them, in a browser; the broker is one of memory."""
-    source = MemorySource()
-    source.topics.counts = {f"topic-{number:05}": 1 for number in range(MANY_TOPICS - 1)}
-    source.topics.counts["wide"] = MANY_PARTITIONS
-    application = MemoryApplication(sales_view(tmp_path))
+@pytest.fixture
+def memory(tmp_path: Path) -> Iterator[tuple[str, MemorySource]]:
+    """A console in this process, of a broker of memory, and where it listens."""
+    source, application = MemorySource(), MemoryApplication(sales_view(tmp_path))
     listening = Listening(host="127.0.0.1", port=0)
     try:
-        with (
-            server_beside(lambda: make_service(application, console=source), listening) as url,
-            visited(chromium, url) as page,
-        ):
-            look_through(page, topics=MANY_TOPICS, wide="wide")
+        with server_beside(lambda: make_service(application, console=source), listening) as url:
+            yield url, source
     finally:
         application.close()
+
+
+def test_ten_thousand_topics_and_a_thousand_partitions_stay_usable(
+    chromium: Browser, memory: tuple[str, MemorySource]
+) -> None:
+    """All that the console itself does with them, in a browser."""
+    url, source = memory
+    source.topics.counts = {f"topic-{number:05}": 1 for number in range(MANY_TOPICS - 1)}
+    source.topics.counts["wide"] = MANY_PARTITIONS
+    with visited(chromium, url) as page:
+        look_through(page, topics=MANY_TOPICS, wide="wide")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_an_aggregate_is_looked_at_as_of_any_version(
+    chromium: Browser, memory: tuple[str, MemorySource], scheme: Scheme
+) -> None:
+    with visited(chromium, memory[0], scheme=scheme, size=PHONE) as page:
+        for path in ("aggregates", "aggregates/Stock", "aggregates/Stock/tea"):
+            page.goto(f"/console/{path}")
+            assert faults_of(page) == []
+            assert not scrolls_sideways(page)
+        page.get_by_role("link", name="1", exact=True).click()
+        expect(page.locator("pre")).to_have_text('{\n  "left": 10\n}')
 
 
 def look_through(page: Page, *, topics: int, wide: str) -> None:

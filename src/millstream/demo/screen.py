@@ -116,6 +116,13 @@ def comparison_lines(comparisons: Sequence[Comparison]) -> list[str]:
     lines = [f"{'VIEW':<{NAME_WIDTH}} {'IN THE DATABASE':>24} {'IN THE VIEW':>24}"]
     for one in comparisons:
         found = "nothing yet" if one.found is None else str(one.found)
-        mark = "equal" if one.is_equal else "differs"
-        lines.append(f"{one.view:<{NAME_WIDTH}} {one.database!s:>24} {found:>24}  {mark}")
+        lines.append(f"{one.view:<{NAME_WIDTH}} {one.database!s:>24} {found:>24}  {_mark(one)}")
     return lines
+
+
+def _mark(one: Comparison) -> str:
+    """Behind is how a view is while the shop is busy; more, or another sum, would be wrong."""
+    if one.is_equal:
+        return "equal"
+    is_behind = one.found is None or one.found.number < one.database.number
+    return "behind" if is_behind else "differs"

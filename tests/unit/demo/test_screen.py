@@ -67,11 +67,13 @@ def test_totals_are_equal_only_when_number_and_sum_are() -> None:
     assert Comparison("v", Total(3, 1_250), Total(3, None)).is_equal
 
 
-def test_the_panel_of_chaos_says_what_differs() -> None:
-    lines = comparison_lines([EQUAL, LESS, NOTHING])
+def test_the_panel_of_chaos_says_what_is_behind_and_what_differs() -> None:
+    twice = Comparison("customer_360", Total(3, 1_250), Total(4, 1_500))
+    lines = comparison_lines([EQUAL, LESS, NOTHING, twice])
     assert lines[1].endswith("3 = 12.50  equal")
-    assert lines[2].endswith("2 = 10.00  differs")
-    assert lines[3].endswith("nothing yet  differs")
+    assert lines[2].endswith("2 = 10.00  behind")
+    assert lines[3].endswith("nothing yet  behind")
+    assert lines[4].endswith("4 = 15.00  differs")
 
 
 def test_a_round_says_who_died_and_whether_totals_are_equal() -> None:
