@@ -243,6 +243,7 @@ def test_what_is_no_command_is_a_dead_letter_and_the_host_goes_on(hall: Hall) ->
     reasons = {one.value(): dict(one.headers())["__dlq.errors.message"] for one in letters}
     for kind, (_, value, told) in BAD.items():
         assert told in reasons[value].decode(), kind
+    assert b"'Seta' is hosted here (there are: Seat" in reasons[BAD["an unknown aggregate"][1]]
 
 
 def test_who_sent_what_is_no_command_is_told_if_it_gave_an_id(hall: Hall) -> None:

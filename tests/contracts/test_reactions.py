@@ -151,7 +151,9 @@ def test_a_reaction_that_starts_over_changes_nothing(depot: Depot) -> None:
         depot.await_picked(5)
 
 
-def test_a_function_that_fails_leaves_a_letter_and_goes_on(depot: Depot) -> None:
+def test_a_function_that_fails_leaves_a_letter_and_goes_on(
+    depot: Depot, caplog: pytest.LogCaptureFixture
+) -> None:
     tried = []
 
     def react(event: Ordered) -> None:
@@ -169,6 +171,7 @@ def test_a_function_that_fails_leaves_a_letter_and_goes_on(depot: Depot) -> None
     ((_, value),) = depot.letters("reactions.dead")
     assert json.loads(value)["data"] == {"sku": "bomb"}
     assert len(tried) == 3
+    assert ": no reaction pick: ZeroDivisionError('a bug')" in caplog.text
 
 
 def test_a_command_of_a_reaction_that_is_refused_is_a_letter(depot: Depot) -> None:

@@ -98,7 +98,10 @@ def list_streams(
     brokers: Brokers = None,
     json: Json = False,
 ) -> None:
-    """List streams with their versions: `millstream events list shop --prefix Account:`."""
+    """List streams with their versions.
+
+    Example: millstream events list shop --prefix Account:
+    """
     with opened(topic, brokers) as store:
         found = sorted(islice(store.streams(prefix), limit + 1))
     shown = found[:limit]
@@ -120,7 +123,10 @@ def show(
     brokers: Brokers = None,
     json: Json = False,
 ) -> None:
-    """Show the history of a stream: `millstream events show shop Account:alice`."""
+    """Show the history of a stream: what happened, when, by whom and why.
+
+    Example: millstream events show shop Account:alice
+    """
     with opened(topic, brokers) as store:
         events = list(store.read(stream))
         if not events:
@@ -181,10 +187,12 @@ def verify(
     brokers: Brokers = None,
     json: Json = False,
 ) -> None:
-    """Check that no event was changed, left out or put in: `millstream events verify shop`.
+    """Check that no event was changed, left out or put in.
 
     Every event has a hash over its bytes and the event before it in its stream. What was cut off at
     the end of a stream does not show.
+
+    Example: millstream events verify shop --stream Account:alice
     """
     with opened(topic, brokers) as store:
         findings = list(store.verify(stream))
@@ -232,7 +240,10 @@ def follow(
     brokers: Brokers = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
 ) -> None:
-    """Print events as they come, until Ctrl-C: `millstream events follow shop --type Deposited`."""
+    """Print events as they come, until Ctrl-C.
+
+    Example: millstream events follow shop --type Deposited
+    """
     from millstream.eventsourcing.subscription import Token
 
     token = None if after is None else Token.read(after)
@@ -283,9 +294,11 @@ def shun(
     yes: Yes = False,
     json: Json = False,
 ) -> None:
-    """Exclude an event from a state: `millstream events shun bank.py Account:alice ID --why TEXT`.
+    """Exclude an event from the state of its stream.
 
     It stays in the history, marked. That it is shunned is an event itself.
+
+    Example: millstream events shun bank.py Account:alice EVENT --why 'a zero too many'
     """
     from millstream.commands.views import opened as opened_app
 

@@ -49,7 +49,9 @@ def forget(
     """Make all personal data of a subject unreadable for good: log, snapshots, views, archives.
 
     Its key is destroyed; nobody can undo that. Nothing personal is stored for it any more until it
-    consents. If it is cut off, run it again: `millstream events forget shop.py ada --why "asked"`.
+    consents. If it is cut off, run it again.
+
+    Example: millstream events forget shop.py ada --why 'asked by letter' --dry-run
     """
     from millstream.commands.views import opened
 
@@ -73,7 +75,10 @@ def consent(
     by: By = None,
     json: Json = False,
 ) -> None:
-    """Let personal data of a forgotten subject be stored again; what was forgotten stays so."""
+    """Let personal data of a forgotten subject be stored again; what was forgotten stays so.
+
+    Example: millstream events consent shop.py ada --why 'signed up again'
+    """
     from millstream.commands.views import opened
 
     with opened(file) as app:

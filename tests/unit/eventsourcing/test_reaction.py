@@ -73,7 +73,7 @@ def test_a_reaction_may_ask_for_nothing() -> None:
 @pytest.mark.parametrize(
     ("found", "told"),
     [
-        ([1], "yield commands"),
+        ([1], "it yields 1: yield commands"),
         ([asked()] * (COMMANDS_MAX + 1), "1,001 commands"),
         ([asked(id="x" * 1_000)], "letters"),
     ],
