@@ -158,6 +158,7 @@ def test_feeds_are_opened_up_to_their_limit_and_not_one_more(
         client.stream(CHANGES, lambda came: b"event: current" in came)
         assert client.get(CHANGES).status_code == 200  # who hangs up makes room
     assert [problem(one) for one in answers] == [("too-many", 429)] * 2
+    assert "1 feeds are open already" in answers[0].text
 
 
 def test_a_stream_ends_when_the_server_stops(client: WebClient) -> None:

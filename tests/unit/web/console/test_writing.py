@@ -46,7 +46,7 @@ def test_without_a_token_everything_can_be_read_and_nothing_written(
     console: WebClient, source: MemorySource
 ) -> None:
     page = console.get("/console/topics/notes").text
-    assert "read-only" in page
+    assert "This console is read-only: the server" in page
     assert "<textarea" not in page
     for path in (PRODUCE, REDRIVE, "/console/sign-out"):
         answer = console.post(path, data={"value": "x", "all": "yes", "form_word": ""}, headers=OWN)
@@ -166,6 +166,7 @@ def test_a_form_without_the_word_of_the_session_changes_nothing(
     headers = signed_in(guarded)
     answer = guarded.post(PRODUCE, data={"value": "x", "form_word": word}, headers=headers)
     assert answer.status_code == 403
+    assert "the form is none of this session" in answer.text
     assert source.topics.written == []
 
 
