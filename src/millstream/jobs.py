@@ -145,7 +145,7 @@ class Jobs:
         supervisor = self._supervise(chosen, once=once, rebuild=anew, verify=verify)
         if self._stopping.is_set():  # while Spark started
             supervisor.stop()
-        supervisor.run(look=self._told_to_others(look))
+        supervisor.run(look=self._told_to_others(look), one_by_one=one_by_one)
         if supervisor.failures:
             raise JobsFailed(failures=supervisor.failures)
         return supervisor.progress
