@@ -18,7 +18,8 @@ def test_the_code_of_the_guide_runs(bootstrap: str, monkeypatch: pytest.MonkeyPa
         monkeypatch.setenv(name, "")  # so that it is as before afterwards
     monkeypatch.setenv("MILLSTREAM_BROKERS", bootstrap)
     (code,) = re.findall(r"```python\n(.*?)```", GUIDE.read_text(encoding="utf-8"), re.DOTALL)
-    module = ModuleType("kennel_guide")  # the library looks for classes where they are defined
+    # The library looks for classes where they are defined, and remembers them by that name.
+    module = ModuleType(unique_name("kennel_guide").replace("-", "_"))
     monkeypatch.setitem(sys.modules, module.__name__, module)
     exec(code.replace("kennel.events", unique_name("kennel")), vars(module))
     assert os.environ["PERSISTENCE_MODULE"] == "millstream.eventsourcing.recorders"

@@ -1,16 +1,11 @@
 """The programs of examples/ that need no Spark print what their docstrings say."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.support.example_runs import printed, promised
 from tests.support.postgres_server import LOGICAL, postgres_server
-
-EXAMPLES = Path(__file__).parents[2] / "examples"
-RECORDS = 5_000
 
 
 @pytest.fixture(autouse=True)
@@ -38,10 +33,3 @@ def test_the_capture_of_postgresql_prints_what_it_says(monkeypatch: pytest.Monke
     with postgres_server(LOGICAL) as server:
         monkeypatch.setenv("SHOP_DATABASE", server.url)
         assert printed("capture_postgres") == promised("capture_postgres")
-
-
-def test_the_demo_of_the_log_loses_nothing() -> None:
-    command = [sys.executable, str(EXAMPLES / "log_demo.py"), str(RECORDS)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=200)
-    assert done.returncode == 0, done.stderr
-    assert f"{RECORDS:,} records are acknowledged, 0 failed" in " ".join(done.stdout.split())

@@ -3,12 +3,12 @@
 import os
 import signal
 import socket
-import sys
 import urllib.request
 from pathlib import Path
 
 import pytest
 
+from tests.support.no_java import without_java
 from tests.support.up_process import WITHIN_S, UpProcess
 from tests.support.waiting import eventually
 
@@ -96,8 +96,7 @@ def test_a_port_that_is_taken_is_one_line(shop: Path, option: str) -> None:
 def test_java_that_is_missing_is_one_line(tmp_path: Path) -> None:
     job = "@app.view(key='n')\ndef all_numbers(numbers):\n    return numbers\n"
     (tmp_path / "shop.py").write_text(f"{APP}\n{job}")
-    python = Path(sys.executable).parent
-    env = {"JAVA_HOME": "", "PATH": str(python)}
+    env = without_java(tmp_path)
     with UpProcess(tmp_path / "shop.py", env=env, wait=False) as up:
         assert up.end() == 1
     assert up.said.startswith("millstream: Spark needs Java 17 or newer, and there is none")

@@ -17,6 +17,7 @@ from millstream.demo.database import home_for
 from millstream.demo.figures import opened_figures
 from millstream.demo.show import Show
 from millstream.demo.stage import Stage, Terms
+from tests.support.no_java import without_java
 from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.full, pytest.mark.timeout(1_800)]
@@ -109,8 +110,8 @@ def test_totals_are_equal_after_every_death(data: Path, rounds: int) -> None:
     assert "DIFFER" not in out
 
 
-def test_what_is_missing_is_told_in_one_line(data: Path) -> None:
-    env = {"JAVA_HOME": "", "PATH": str(Path(sys.executable).parent)}
+def test_what_is_missing_is_told_in_one_line(data: Path, tmp_path: Path) -> None:
+    env = without_java(tmp_path)
     command = [sys.executable, "-m", "millstream", "demo", "--data", str(data)]
     done = subprocess.run(
         command, env=os.environ | env, capture_output=True, text=True, timeout=WITHIN_S
