@@ -68,9 +68,9 @@ def demo(
     no_browser: NoBrowser = False,
     plain: Plain = False,
 ) -> None:
-    """A web shop in motion, until Ctrl-C: PostgreSQL, events, a capture, jobs on Spark, views.
+    """Show a web shop in motion, until Ctrl-C.
 
-    What is shown is real, and is kept: the next demo goes on where this one ended. Its application
+    A PostgreSQL, events, a capture, jobs on Spark, an event-sourced stock, views, a console. What is shown is real, and is kept: the next demo goes on where this one ended. Its application
     is millstream/demo/shop.py. `millstream demo chaos` breaks it.
 
     Example: millstream demo --rate 50 --seconds 60 --no-browser

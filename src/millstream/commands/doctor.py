@@ -26,7 +26,7 @@ def doctor(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Check what Millstream needs of this machine, and say how to mend what is missing.
+    """Say what this machine lacks, and how to mend it.
 
     Python, Java, packages, disk, clock, limits, memory, ports; a broker if MILLSTREAM_BROKERS names
     one. Ends with 1 if something will not work; a doubt is no failure.

@@ -66,9 +66,9 @@ def run(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Run the captures and jobs of an application, and host its commands, until Ctrl-C.
+    """Run the jobs of an application until Ctrl-C.
 
-    Ends with 1 if a job failed; the others go on until then. Spark runs in this process, or where
+    Its captures run beside them, and its commands are hosted. Ends with 1 if a job failed; the others go on until then. Spark runs in this process, or where
     MILLSTREAM_SPARK says.
 
     Example: millstream run shop.py --only clicks_a_minute --once

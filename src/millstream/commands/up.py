@@ -85,9 +85,9 @@ def up(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Start all of an application: broker, captures, jobs, views and console, until Ctrl-C.
+    """Start all of an application, until Ctrl-C.
 
-    The next start goes on where this one stopped. What dies comes back: the broker, a capture, a
+    Broker, captures, jobs, views, commands, HTTP and the console. The next start goes on where this one stopped. What dies comes back: the broker, a capture, a
     job whose failure may pass. Where a job has failed for good, the rest goes on, HTTP too, and the
     command ends with 1 after Ctrl-C.
 
