@@ -70,8 +70,9 @@ def demo(
 ) -> None:
     """Show a web shop in motion, until Ctrl-C.
 
-    A PostgreSQL, events, a capture, jobs on Spark, an event-sourced stock, views, a console. What is shown is real, and is kept: the next demo goes on where this one ended. Its application
-    is millstream/demo/shop.py. `millstream demo chaos` breaks it.
+    A PostgreSQL, events, a capture, jobs on Spark, an event-sourced stock, views, a console. What
+    is shown is real, and is kept: the next demo goes on where this one ended. Its application is
+    millstream/demo/shop.py. `millstream demo chaos` breaks it.
 
     Example: millstream demo --rate 50 --seconds 60 --no-browser
     """

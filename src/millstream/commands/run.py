@@ -68,8 +68,8 @@ def run(
 ) -> None:
     """Run the jobs of an application until Ctrl-C.
 
-    Its captures run beside them, and its commands are hosted. Ends with 1 if a job failed; the others go on until then. Spark runs in this process, or where
-    MILLSTREAM_SPARK says.
+    Its captures run beside them, and its commands are hosted. Ends with 1 if a job failed; the
+    others go on until then. Spark runs in this process, or where MILLSTREAM_SPARK says.
 
     Example: millstream run shop.py --only clicks_a_minute --once
     """

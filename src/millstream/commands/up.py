@@ -87,9 +87,9 @@ def up(
 ) -> None:
     """Start all of an application, until Ctrl-C.
 
-    Broker, captures, jobs, views, commands, HTTP and the console. The next start goes on where this one stopped. What dies comes back: the broker, a capture, a
-    job whose failure may pass. Where a job has failed for good, the rest goes on, HTTP too, and the
-    command ends with 1 after Ctrl-C.
+    Broker, captures, jobs, views, commands, HTTP and the console. The next start goes on where this
+    one stopped. What dies comes back: the broker, a capture, a job whose failure may pass. Where a
+    job has failed for good, the rest goes on, HTTP too, and the command ends with 1 after Ctrl-C.
 
     Example: millstream up shop.py --listen 127.0.0.1:8000
     """
