@@ -1,13 +1,15 @@
 """Whatever is done to an aggregate, its state is what a naive fold of the events says.
 
 Commands, mistakes that are shunned, years that are closed, events of an older program that are
-lifted, restarts, snapshots that are kept, damaged or lost, commits that come to nothing.
+lifted, restarts, snapshots that are kept, damaged or lost, commits that come to nothing, folds
+that fail halfway, refused commands that have changed the state in place.
 """
 
 from collections.abc import Iterator
 from typing import Any, cast
 
 import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -50,6 +52,11 @@ class Looked:
     pass
 
 
+@event
+class Shaken:
+    how: str
+
+
 @event(closes=True)
 class Counted:
     items: dict[str, int]
@@ -77,6 +84,17 @@ class Shelf(Aggregate, events=[Looked]):
     def rest(self) -> Iterator[object]:
         yield from ()
 
+    def shake(self, *, looks_first: bool) -> Iterator[object]:
+        if looks_first:
+            yield Looked()
+        yield Shaken("hard")
+
+    def rummage(self, sku: str) -> Iterator[object]:
+        self.items.clear()
+        self.seen.add(sku)
+        yield from ()
+        raise Rejected("nothing is to be taken")
+
     def close_year(self) -> Iterator[object]:
         yield Counted(dict(self.items))
 
@@ -88,6 +106,11 @@ class Shelf(Aggregate, events=[Looked]):
     def on_Removed(self, found: Removed) -> None:  # noqa: N802 - the same
         del self.items[found.sku]  # a shun can make it fail
         self.moves += 1
+
+    def on_Shaken(self, found: Shaken) -> None:  # noqa: N802 - the same
+        self.items.clear()
+        self.moves += 100
+        raise ValueError(found.how)
 
     def on_Counted(self, found: Counted) -> None:  # noqa: N802 - the same
         self.items = found.items
@@ -122,6 +145,8 @@ steps = st.one_of(
     st.tuples(st.just("add"), skus, st.integers(1, 3)),
     st.tuples(st.just("remove"), skus),
     st.tuples(st.sampled_from(["look", "rest", "close_year"])),
+    st.tuples(st.just("rummage"), skus),
+    st.tuples(st.just("shake"), st.booleans()),
     st.tuples(st.just("old"), st.sampled_from("ABC"), st.sampled_from([1, 2])),
     st.tuples(st.just("shun"), st.integers(0, 30)),
     st.tuples(st.sampled_from(["restart", "lose", "damage", "drop", "refuse"])),
@@ -162,6 +187,8 @@ class World:
                 self.shun(*rest)
             case "as of":
                 self.look_back(*rest)
+            case "shake":
+                self.shake(*rest)
             case command:
                 self.command(command, *rest)
 
@@ -170,6 +197,10 @@ class World:
             getattr(self.shelves["s"], name)(*arguments)
         except (Rejected, CommitRefused):
             self.store.drop_next = 0
+
+    def shake(self, looks_first: bool) -> None:
+        with pytest.raises(FoldFailed):
+            self.shelves["s"].shake(looks_first=looks_first)
 
     def write_old(self, name: str, version: int) -> None:
         """As a program of another time wrote it."""

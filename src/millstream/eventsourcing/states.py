@@ -213,7 +213,7 @@ class States:
 
     def read(self, id: str, stream: str, *, version: int | None, at: datetime | None) -> Aggregate:
         """As of now, or as of a version or a time."""
-        if at is not None and (not isinstance(at, datetime) or at.tzinfo is None):
+        if at is not None and (not isinstance(at, datetime) or at.utcoffset() is None):
             raise BadTime(stream=stream, at=at)
         head = self._head(stream, version)
 
@@ -262,15 +262,11 @@ class Deciding:
     def __call__(self, head: StreamHead) -> list[NewEvent]:
         states, self._snapshot = self._states, None
         kept = states.current(self._id, head)
-        made: list[NewEvent] = []
-        try:
-            made += run_command(
-                kept.aggregate, self._call, states.types, stream=self.stream, new_id=new_id
-            )
-        except BaseException:
-            if kept.aggregate.version == head.version:  # nothing was folded: it is whole
-                states.kept.keep(self.stream, kept)
-            raise
+        # If it fails the state is not put back: a fold may have stopped halfway, and a command may
+        # have changed a list in place before it refused.
+        made = list(
+            run_command(kept.aggregate, self._call, states.types, stream=self.stream, new_id=new_id)
+        )
         if made:
             kept.last_id, kept.is_sure = made[-1].id, False
             self._snapshot = states.snapshot_due(kept, self.stream)

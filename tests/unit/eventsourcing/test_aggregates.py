@@ -307,6 +307,57 @@ def test_dropped_events_are_told_from_others_of_the_same_version(
     assert bank["alice"].state().balance == 2
 
 
+@event
+class Split:
+    parts: int
+
+
+class Purse(Aggregate):
+    balance = 0
+    coins: list[int] = []  # noqa: RUF012 - the initial state
+
+    def put(self, coin: int) -> Iterator[object]:
+        yield Deposited(coin)
+
+    def split(self, parts: int) -> Iterator[object]:
+        yield Split(parts)
+
+    def grab(self) -> Iterator[object]:
+        self.coins.append(99)
+        raise Rejected("it is not yours")
+        yield
+
+    def on_Deposited(self, found: Deposited) -> None:  # noqa: N802 - the name of the event
+        self.balance += found.amount
+        self.coins.append(found.amount)
+
+    def on_Split(self, found: Split) -> None:  # noqa: N802 - the same
+        self.balance += 1_000
+        self.balance //= found.parts
+
+
+def test_a_fold_that_fails_halfway_leaves_nothing_in_the_state(store: MemoryEvents) -> None:
+    purses = aggregates(store, Purse)
+    purses["a"].put(5)
+    with pytest.raises(FoldFailed):
+        purses["a"].split(0)
+    assert purses["a"].state().balance == 5
+    purses["a"].split(5)
+    assert purses["a"].state().balance == 201
+
+
+def test_a_refused_command_that_changed_a_list_leaves_nothing_in_the_state(
+    store: MemoryEvents,
+) -> None:
+    purses = aggregates(store, Purse)
+    purses["a"].put(5)
+    with pytest.raises(Rejected):
+        purses["a"].grab()
+    assert purses["a"].state().coins == [5]
+    purses["a"].put(6)
+    assert purses["a"].state().coins == [5, 6]
+
+
 def test_events_of_others_are_taken_in(bank: Aggregates[Account], store: MemoryEvents) -> None:
     bank["alice"].deposit(1)
     store.append("Account:alice", [NewEvent(type="Deposited", data=b'{"amount":9}', id="x")])
