@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from millstream.base.errors import Rejected
 from millstream.base.log_clients import LogNotReached
@@ -217,6 +218,44 @@ class EventStoreContract:
             store.append("Cart:1", facts(1), command=Command(id=f"req-{number}"))
         assert store.append("Cart:1", facts(1), command=Command(id="req-1")).is_repeat
         assert not store.append("Cart:1", facts(1), command=Command(id="req-0")).is_repeat
+
+    def test_a_retry_whose_events_are_gone_is_answered_and_fails_nobody(
+        self, open_store: Any, brokers: str, topic: str
+    ) -> None:
+        store, command = open_store(recent_bytes_max=10), Command(id="req-1", print="p")
+        first = store.append("Cart:1", facts(2), command=command)
+        store.append("Cart:1", facts(1))
+        delete_before(brokers, topic, store.append("Cart:2", facts(1)).offset)
+        with held(store):
+            asked = [
+                store.submit("Cart:3", lambda _head: facts(1)),
+                store.submit("Cart:1", lambda _head: facts(2), command=command),
+                store.submit("Cart:4", lambda _head: facts(1)),
+            ]
+        before, again, after = [one.result(WITHIN_S) for one in asked]
+        assert (before.seq, after.seq) == (5, 6)
+        assert (again.version, again.seq, again.offset) == (2, 2, first.offset)
+        assert (again.is_repeat, again.events) == (True, ())
+
+    def test_a_receipt_that_cannot_be_read_fails_alone(
+        self, open_store: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        store, command = open_store(recent_bytes_max=10), Command(id="req-1", print="p")
+        store.append("Cart:1", facts(1), command=command)
+
+        def away(_seqs: Any) -> Any:
+            raise LogNotReached(brokers="", doing="read", reason="it starts again")
+
+        with held(store):
+            monkeypatch.setattr(store._partition(0), "events", away)
+            asked = [
+                store.submit("Cart:2", lambda _head: facts(1)),
+                store.submit("Cart:1", lambda _head: facts(1), command=command),
+                store.submit("Cart:3", lambda _head: facts(1)),
+            ]
+        wait(asked, WITHIN_S)
+        errors = [type(one.exception()) for one in asked]
+        assert errors == [type(None), LogNotReached, type(None)]
 
     def test_streams_of_one_scope_are_in_one_partition(self, open_store: Any) -> None:
         store = open_store(partitions=5)
@@ -612,6 +651,13 @@ def indexed(store: EventStore) -> Iterator[EventStore]:
     """Closed at the end, when it writes its index."""
     with store:
         yield store
+
+
+def delete_before(brokers: str, topic: str, offset: int) -> None:
+    """As retention would."""
+    admin = AdminClient({"bootstrap.servers": brokers})
+    (deleted,) = admin.delete_records([TopicPartition(topic, 0, offset)]).values()
+    deleted.result(WITHIN_S)
 
 
 def put(brokers: str, topic: str, key: bytes, value: bytes) -> None:

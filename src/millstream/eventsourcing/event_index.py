@@ -44,6 +44,11 @@ class EventIndex:
         seqs = self.streams.get(stream)
         return 0 if seqs is None else len(seqs) + self.first_versions.get(stream, 1) - 1
 
+    def version_at(self, stream: str, seq: int) -> int:
+        """Of the stream when the partition was at `seq`."""
+        seqs = self.streams.get(stream, _NONE)
+        return bisect_right(seqs, seq) + self.first_versions.get(stream, 1) - 1
+
     def of_stream(self, stream: str, *, after: int, upto: int | None, position: int | None) -> Seqs:
         """Versions in (after, upto], `seq` not above `position`."""
         seqs = self.streams.get(stream, _NONE)

@@ -46,6 +46,10 @@ class SeenCommand(NamedTuple):
     first_seq: int
     length: int
 
+    @property
+    def last_seq(self) -> int:
+        return self.first_seq + self.length - 1
+
 
 @dataclass(frozen=True, slots=True)
 class ReadRecords:

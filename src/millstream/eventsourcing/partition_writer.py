@@ -223,14 +223,14 @@ class PartitionWriter:
 
     def _staged_receipt(
         self, decided: Decided, staging: Staging, producer: FencedProducer, first: int | None
-    ) -> Receipt:
+    ) -> Receipt | Exception:
         def offset_of(seq: int) -> int:
             if seq < staging.first_seq:
                 return self.partition.state.offset_of(seq)
             # Whoever waits until this is read has waited for the event.
             return producer.last_offset if first is None else first + seq - staging.first_seq
 
-        return self._receipt(decided, staging.events_at, offset_of)
+        return self._told(decided, staging.events_at, offset_of)
 
     def _settle(self, staging: Staging, producer: FencedProducer) -> None:
         partition, count = self.partition, len(staging.records)
@@ -262,33 +262,43 @@ class PartitionWriter:
     def _answered(self, left: Sequence[Asked]) -> list[Asked]:
         """Those that have no outcome yet."""
         for asked in left:
-            if isinstance(asked.outcome, Decided):
-                partition = self.partition
-                found = self._receipt(asked.outcome, partition.events, partition.state.offset_of)
-                asked.future.set_result(found)
-            elif asked.outcome is not None:
-                asked.future.set_exception(asked.outcome)
+            if asked.outcome is not None and not asked.future.done():
+                self._answer(asked, asked.outcome)
         return [asked for asked in left if asked.outcome is None]
+
+    def _answer(self, asked: Asked, outcome: Decided | BaseException) -> None:
+        partition = self.partition
+        if isinstance(outcome, Decided):
+            found = self._told(outcome, partition.events, partition.state.offset_of)
+        else:
+            found = outcome
+        if isinstance(found, Receipt):
+            asked.future.set_result(found)
+        else:
+            asked.future.set_exception(found)
+
+    def _told(
+        self, decided: Decided, read: ReadEvents, offset_of: Callable[[int], int]
+    ) -> Receipt | Exception:
+        """Who cannot have a receipt is told so alone: the others of the group have theirs."""
+        try:
+            return self._receipt(decided, read, offset_of)
+        except Exception as error:
+            return error
 
     def _receipt(
         self, decided: Decided, read: ReadEvents, offset_of: Callable[[int], int]
     ) -> Receipt:
-        partition = self.partition
-        is_repeat = decided.repeats is not None
-        if decided.repeats is not None:
-            seen = decided.repeats
-            events = list(read(range(seen.first_seq, seen.first_seq + seen.length)))
-            last, version = events[-1].seq, events[-1].version
-            ids = tuple(event.id for event in events)
-        else:
-            last, version, ids = decided.seq, decided.version, decided.ids
+        partition, ids, seen = self.partition, decided.ids, decided.repeats
+        if seen is not None:
+            ids = tuple(event.id for event in read(range(seen.first_seq, seen.last_seq + 1)))
         return Receipt(
             topic=partition.log.topic,
             partition=partition.number,
-            offset=offset_of(last) if last else -1,
+            offset=offset_of(decided.seq) if decided.seq else -1,
             stream=decided.stream,
-            version=version,
-            seq=last,
+            version=decided.version,
+            seq=decided.seq,
             events=ids,
-            is_repeat=is_repeat,
+            is_repeat=seen is not None,
         )

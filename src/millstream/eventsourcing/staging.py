@@ -5,6 +5,7 @@ numbers, its hash and its bytes here. Commit, and `settle` makes it part of the 
 staging, and nothing has happened.
 """
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import chain
@@ -84,7 +85,7 @@ class Wish(msgspec.Struct, frozen=True):
 
 class Decided(msgspec.Struct, frozen=True):
     """What became of a wish: the stream's version and the partition's `seq` after it, and the ids
-    of its events; those of a repeat are in the log."""
+    of its events; those of a repeat are in the log, unless they are gone."""
 
     stream: str
     version: int
@@ -156,7 +157,7 @@ class Staging:
         stream, command = wish.stream, wish.command
         version, before = self.head(stream)
         if command is not None and (seen := self._seen(command, stream)):
-            return Decided(stream, version, self.seq, repeats=seen)
+            return Decided(stream, self._version_at(seen), seen.last_seq, repeats=seen)
         if wish.expect is not None and wish.expect != version:
             raise WrongVersion(stream=stream, expected=wish.expect, found=version)
         if wish.condition is not None:
@@ -212,6 +213,12 @@ class Staging:
             reason = f"a command id has {len(command.id):,} letters, of {COMMAND_ID_LENGTH_MAX:,}"
             raise UnfitEvent(stream=stream, reason=reason)
         return seen
+
+    def _version_at(self, seen: SeenCommand) -> int:
+        """Of the stream after the command: not read from its events, which may be gone."""
+        kept = self._state.index.version_at(seen.stream, seen.last_seq)
+        staged = self._index.streams.get(seen.stream, ())
+        return kept + bisect_right(staged, seen.last_seq)
 
     def _check(self, condition: Condition, stream: str) -> None:
         query, after = condition.fail_if, condition.after

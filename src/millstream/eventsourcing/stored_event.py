@@ -73,7 +73,7 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     """Where the events of a command are. As a `view.get(..., after=receipt)` it names the last one.
 
     `version` is the stream's after them, `seq` the partition's. `is_repeat`: they were there
-    already, under the same command id.
+    already, under the same command id; `events` has those that retention has left.
     """
 
     topic: str
