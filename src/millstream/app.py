@@ -16,7 +16,7 @@ clusters; then nothing is started.
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from pathlib import Path
@@ -487,9 +487,13 @@ class App(Closing):
         """
         return self.forgetting.consent(subject, by=by, why=why)
 
-    def reveal(self, value: Any) -> Any:
-        """A value, row or list of rows with all that is sealed in it opened, or FORGOTTEN."""
-        return self.forgetting.reveal(value)
+    def reveal(self, value: Any, *, fields: Collection[str] | None = None) -> Any:
+        """A value, row or list of rows with all that is sealed in it opened, or FORGOTTEN.
+
+        `fields`: only in these fields of a row. Name them where others may write to the row: who
+        has seen a sealed text could have put it into another field, to have it opened there.
+        """
+        return self.forgetting.reveal(value, fields=fields)
 
     # --- jobs ---------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ neither a keyring nor a topic for it.
 """
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -118,10 +118,10 @@ class Forgetting:
         words = said({"by": by, "why": why})
         return Remark(self._now(), words.get("by", ""), words.get("why", ""))
 
-    def reveal(self, value: Any) -> Any:
+    def reveal(self, value: Any, *, fields: Collection[str] | None = None) -> Any:
         from millstream.eventsourcing.sealing import reveal
 
-        return reveal(value, self.keyring)
+        return reveal(value, self.keyring, fields=fields)
 
     def close(self) -> None:
         with self._lock:

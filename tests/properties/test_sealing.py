@@ -50,8 +50,15 @@ def test_a_flipped_bit_is_refused(value: str, position: int, bit: int) -> None:
     flipped = text[:at] + chr(ord(text[at]) ^ (1 << bit)) + text[at + 1 :]
     with pytest.raises(SealBroken):
         open_fields({"email": flipped}, keys, stream="A:ada", event_id="1")
-    with pytest.raises(SealBroken):
-        reveal(flipped, keys)
+    assert is_closed(flipped, keys)
+
+
+def is_closed(text: str, keys: PlainKeys) -> bool:
+    """What is no token any more is only a text."""
+    try:
+        return bool(reveal(text, keys) == text)
+    except SealBroken:
+        return True
 
 
 places = st.tuples(texts, texts, texts)

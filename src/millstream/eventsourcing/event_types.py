@@ -17,11 +17,13 @@ from millstream.base.errors import Corrupt, MillstreamError, Rejected
 from millstream.base.near_names import there_are
 from millstream.eventsourcing.declared_event import Data, EventFacts, facts_of, shown
 from millstream.eventsourcing.personal import Forgotten, PersonalField, personal_fields
+from millstream.eventsourcing.sealing import PREFIX, check_plain
 from millstream.eventsourcing.stored_event import NewEvent, StoredEvent
 
 KeyIds = frozenset[str]
 Opened = tuple[Any, KeyIds]
 NO_KEYS: Final[KeyIds] = frozenset()
+_SEALED: Final = PREFIX.encode()  # nothing in it is escaped in JSON
 
 
 class Sealing(Protocol):
@@ -205,7 +207,7 @@ class EventTypes:
         self, kind: _Kind, found: object, *, stream: str, event_id: str
     ) -> tuple[bytes, tuple[str, ...]]:
         if not kind.personal:
-            return self._encode(found), ()
+            return _checked_plain(self._encode(found)), ()
         plain = msgspec.to_builtins(found)
         kind.decode(self._encode(plain))  # what is sealed is not looked at any more
         sealing = self._sealing_of(kind)
@@ -283,6 +285,12 @@ class EventTypes:
                 "them with: use app.aggregates, or give sealing="
             )
         return self.sealing
+
+
+def _checked_plain(data: bytes) -> bytes:
+    if _SEALED in data:
+        check_plain(msgspec.json.decode(data))
+    return data
 
 
 def _stepped(facts: EventFacts, version: int, data: Any, stored: StoredEvent) -> Data:

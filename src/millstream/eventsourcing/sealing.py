@@ -8,7 +8,9 @@ A sealed value is a text, so that it travels as any other: JSON, Spark's STRING,
     place    SHA-256 of stream, event id and field, cut: a value that was moved is noticed
 
 The box holds the value as JSON. Its additional data are version, key id and place. Who opens an
-event knows the place and compares it; who opens a row of a view does not, and gets the value.
+event knows the place and compares it; who opens a row of a view does not, and gets the value: so
+nothing that looks sealed is stored in a field that is not personal, and `reveal` can be told which
+fields to open.
 """
 
 import base64
@@ -16,7 +18,7 @@ import binascii
 import hmac
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from hashlib import sha256
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -58,6 +60,12 @@ class NotSealable(Rejected):
     def __init__(self, *, field: str, reason: str) -> None:
         super().__init__(f"field {field}: {reason}")
         self.field, self.reason = field, reason
+
+
+class BadFields(Rejected):
+    def __init__(self, *, fields: object) -> None:
+        super().__init__(f"fields={fields!r}: give the names of the fields, [{fields!r}]")
+        self.fields = fields
 
 
 class DataKey:
@@ -232,17 +240,37 @@ def _opened(sealed: Sealed, keys: Keys, *, place: str) -> Any:
 # --- rows and values --------------------------------------------------------------------------
 
 
-def reveal(value: Any, keys: Keys) -> Any:
-    """The same with every sealed text in it opened, or FORGOTTEN: in mappings, lists and tuples."""
+def reveal(value: Any, keys: Keys, *, fields: Collection[str] | None = None) -> Any:
+    """The same with every sealed text in it opened, or FORGOTTEN: in mappings, lists and tuples.
+
+    `fields`: only in these of a row, or of each row of a list. A text is not bound to the row that
+    it is found in: of rows that others may write to, name the fields that are personal.
+    """
+    if isinstance(fields, str):
+        raise BadFields(fields=fields)
     if is_sealed(value):
-        return _opened(take_apart(value, place="a sealed value"), keys, place="a sealed value")
+        return value if fields is not None else _revealed(value, keys)
     if isinstance(value, Mapping):
-        return {name: reveal(one, keys) for name, one in value.items()}
+        return {name: _revealed_in(name, one, keys, fields) for name, one in value.items()}
     if isinstance(value, tuple) and hasattr(value, "_fields"):  # a named one
-        return type(value)(*(reveal(one, keys) for one in value))
+        named = zip(value._fields, value, strict=True)
+        return type(value)(*(_revealed_in(name, one, keys, fields) for name, one in named))
     if isinstance(value, list | tuple):
-        return type(value)(reveal(one, keys) for one in value)
+        return type(value)(reveal(one, keys, fields=fields) for one in value)
     return value
+
+
+def _revealed_in(name: Any, value: Any, keys: Keys, fields: Collection[str] | None) -> Any:
+    return reveal(value, keys) if fields is None or name in fields else value
+
+
+def _revealed(text: str, keys: Keys) -> Any:
+    """What is no sealed value, though it begins as one, is a text that somebody wrote."""
+    try:
+        sealed = take_apart(text, place="a sealed value")
+    except SealBroken:
+        return text
+    return _opened(sealed, keys, place="a sealed value")
 
 
 # --- snapshots --------------------------------------------------------------------------------

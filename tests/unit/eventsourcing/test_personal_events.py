@@ -130,6 +130,19 @@ def test_a_sealed_value_is_not_put_where_it_could_not_be_opened(keys: PlainKeys)
         types(keys).encode(Registered("ada", "a@x", plan=text), stream=STREAM, event_id=EVENT)
 
 
+@event
+class Noted:
+    texts: list[str]
+
+
+@pytest.mark.parametrize("text", ["sealed:1:boo", "sealed:1:"])
+def test_what_looks_sealed_is_not_stored_where_nothing_is_personal(text: str) -> None:
+    plain = EventTypes([Noted])
+    with pytest.raises(NotSealable, match="field texts"):
+        plain.encode(Noted(["hi", text]), stream=STREAM, event_id=EVENT)
+    plain.encode(Noted([f"see {text}"]), stream=STREAM, event_id=EVENT)
+
+
 def test_a_bad_mark_is_refused_when_an_aggregate_is_declared() -> None:
     @event(subject="email")
     class Bad:

@@ -5,6 +5,7 @@ import pytest
 
 from millstream.eventsourcing.personal import FORGOTTEN, PersonalField
 from millstream.eventsourcing.sealing import (
+    BadFields,
     NotSealable,
     SealBroken,
     open_fields,
@@ -119,6 +120,23 @@ def test_rows_are_revealed_wherever_a_value_is_in_them(keys: PlainKeys) -> None:
     assert reveal(Row(1, text), keys) == Row(1, "ada@x.org")
     keys.forget("ada")
     assert reveal([text, "sealed", 5], keys) == [FORGOTTEN, "sealed", 5]
+
+
+def test_what_only_looks_sealed_is_left_as_it_is(keys: PlainKeys) -> None:
+    text = sealed(keys)["email"]
+    row = {"a": "sealed:1:boo", "b": text[:-1] + "!", "email": text}
+    assert reveal(row, keys) == {**row, "email": "ada@x.org"}
+
+
+def test_only_the_fields_that_are_named_are_revealed(keys: PlainKeys) -> None:
+    text = sealed(keys)["email"]
+    row = {"name": text, "email": text, "all": [text]}
+    assert reveal(row, keys, fields=["email"]) == {**row, "email": "ada@x.org"}
+    assert reveal([row], keys, fields={"all"}) == [{**row, "all": ["ada@x.org"]}]
+    assert reveal(Row(text, text), keys, fields=["email"]) == Row(text, "ada@x.org")
+    assert reveal(text, keys, fields=["email"]) == text
+    with pytest.raises(BadFields, match="fields='email'"):
+        reveal(row, keys, fields="email")
 
 
 def test_a_value_of_any_kind_comes_back(keys: PlainKeys) -> None:
