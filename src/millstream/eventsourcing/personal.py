@@ -16,7 +16,7 @@ import dataclasses
 import unicodedata
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Final, TypeVar, get_args, get_type_hints
+from typing import Annotated, Any, Final, NewType, TypeVar, get_args, get_origin, get_type_hints
 from uuid import UUID
 
 from millstream.base.declared import BadDeclaration
@@ -94,7 +94,8 @@ class PersonalField:
 
 def personal_fields(event: type, subject: str | None = None) -> tuple[PersonalField, ...]:
     """Of a dataclass. `subject`: the field that has it where a field's mark names none."""
-    hints = get_type_hints(event, include_extras=True)
+    found = get_type_hints(event, include_extras=True)
+    hints = {name: _unnamed(hint) for name, hint in found.items()}
     names = [field.name for field in dataclasses.fields(event)]
     marks = {name: mark for name in names if (mark := mark_of(hints[name])) is not None}
     for name in names:
@@ -116,6 +117,19 @@ def mark_of(hint: Any) -> PersonalMark | None:
     return found[-1] if found else None
 
 
+def _unnamed(hint: Any) -> Any:
+    """What a NewType or an alias stands for: another name for a type is no other type."""
+    while (meant := _meant_by(hint)) is not None:
+        hint = meant
+    return hint
+
+
+def _meant_by(hint: Any) -> Any:
+    if isinstance(hint, NewType):
+        return hint.__supertype__
+    return hint.__value__ if type(hint).__name__ == "TypeAliasType" else None
+
+
 def _has_mark(hint: Any, seen: frozenset[Any]) -> bool:
     if mark_of(hint) is not None:
         return True
@@ -123,10 +137,20 @@ def _has_mark(hint: Any, seen: frozenset[Any]) -> bool:
 
 
 def _parts(hint: Any) -> Iterator[Any]:
-    """Types that a type is made of. What metadata says is no type."""
-    yield from (part for part in get_args(hint) if not isinstance(part, str))
-    if dataclasses.is_dataclass(hint) and isinstance(hint, type):
+    """Types that a type is made of, whichever kind of class it is. What metadata says is no type;
+    a class whose own types cannot be told raises NameError or TypeError."""
+    if isinstance(hint, TypeVar):
+        yield from (hint.__bound__, *hint.__constraints__)
+    elif isinstance(hint, type):
         yield from get_type_hints(hint, include_extras=True).values()
+        yield from getattr(hint, "__orig_bases__", ())
+    elif (meant := _meant_by(hint)) is not None:
+        yield meant
+    elif hasattr(hint, "__metadata__"):
+        yield hint.__origin__
+    else:
+        yield get_origin(hint)
+        yield from (part for part in get_args(hint) if not isinstance(part, str))
 
 
 def _check_subject(

@@ -1,10 +1,12 @@
 import copy
 import pickle
-from dataclasses import dataclass
-from typing import Annotated
+from dataclasses import dataclass, make_dataclass
+from typing import Annotated, Any, Generic, NamedTuple, NewType, TypedDict, TypeVar
 from uuid import UUID
 
+import msgspec
 import pytest
+from typing_extensions import TypeAliasType
 
 from millstream.eventsourcing.personal import (
     FORGOTTEN,
@@ -53,6 +55,36 @@ class Knows:
     others: "list[Knows]"
 
 
+T = TypeVar("T")
+Email = NewType("Email", Personal[str])
+WorkEmail = NewType("WorkEmail", Email)
+Named = TypeAliasType("Named", Personal[str])
+
+
+class InTuple(NamedTuple):
+    phone: Personal[str]
+
+
+class InDict(TypedDict):
+    phone: Personal[str]
+
+
+class InStruct(msgspec.Struct):
+    phone: Personal[str]
+
+
+@dataclass(frozen=True)
+class InGeneric(Generic[T]):
+    phone: Personal[T]
+
+
+class InBase(list[Personal[str]]):
+    pass
+
+
+Bound = TypeVar("Bound", bound=Personal[str])
+
+
 def test_a_field_is_of_the_subject_that_its_mark_its_event_or_its_stream_names() -> None:
     by_stream = personal_fields(Registered)
     assert by_stream == (
@@ -93,6 +125,36 @@ def test_a_mark_that_cannot_be_kept_is_refused_when_it_is_declared(
 ) -> None:
     with pytest.raises(BadPersonalField, match=reason):
         personal_fields(event, subject)
+
+
+@pytest.mark.parametrize("hint", [Email, WorkEmail, Named])
+def test_a_mark_under_another_name_is_a_mark(hint: Any) -> None:
+    event = make_dataclass("Event", [("x", hint)])
+    assert personal_fields(event) == (PersonalField("x", None),)
+
+
+@pytest.mark.parametrize(
+    "hint",
+    [
+        InTuple,
+        InDict,
+        InStruct,
+        InGeneric[str],
+        InBase,
+        Bound,
+        list[Email],
+        dict[str, Named],
+        Annotated[Email, "checked"],
+        Personal[InTuple],
+        Personal[Email],
+        InTuple | None,
+    ],
+    ids=str,
+)
+def test_a_mark_inside_of_any_type_is_refused(hint: Any) -> None:
+    event = make_dataclass("Event", [("x", hint)])
+    with pytest.raises(BadPersonalField, match="mark the whole field"):
+        personal_fields(event)
 
 
 @pytest.mark.parametrize("bad", [None, True, 1.5, b"ada", "", "\ud800", ["ada"]])
