@@ -1,6 +1,8 @@
 """What an event store promises, whichever broker its topic is on. Subclasses say where that is."""
 
 import asyncio
+import errno
+import os
 import threading
 import uuid
 from collections.abc import Callable, Iterator
@@ -17,8 +19,9 @@ from confluent_kafka.admin import AdminClient
 from millstream.base.errors import Rejected
 from millstream.base.log_clients import LogNotReached
 from millstream.base.offsets import OffsetRange
-from millstream.eventsourcing import decision_queue
+from millstream.eventsourcing import decision_queue, event_partition
 from millstream.eventsourcing.decision_queue import StoreClosed
+from millstream.eventsourcing.event_partition import NumbersLost
 from millstream.eventsourcing.event_store import EventStore
 from millstream.eventsourcing.partition_writer import DecisionWaits
 from millstream.eventsourcing.placement import BadStreamName
@@ -518,6 +521,44 @@ class EventStoreContract:
                 assert impostor.version("Cart:1") == 1_100
         assert "made again" in caplog.text
 
+    def test_a_writer_keeps_its_index_file_while_it_writes(
+        self, open_store: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(event_partition, "INDEX_FILE_EVENTS", 100)
+        store = open_store(index_dir=tmp_path / "new")
+        store.append("Cart:1", facts(99))
+        assert not (tmp_path / "new").exists()
+        store.append("Cart:1", facts(1))
+        assert len(list((tmp_path / "new").iterdir())) == 1
+
+    def test_an_index_that_cannot_be_kept_stops_nobody(
+        self, open_store: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: Any
+    ) -> None:
+        monkeypatch.setattr(event_partition, "INDEX_FILE_EVENTS", 100)
+        (tmp_path / "file").write_text("no directory")
+        for folder in (tmp_path / "file", tmp_path / "full"):
+            with indexed(open_store(index_dir=folder)) as store:
+                monkeypatch.setattr(os, "fdatasync", full_disk)
+                before = store.version("Cart:1")
+                assert store.append("Cart:1", facts(1_100)).version == before + 1_100
+        assert list((tmp_path / "full").iterdir()) == []
+        assert caplog.text.count("The store goes on without it") >= 2
+        assert caplog.text.count("The log is read") == 1
+
+    def test_numbers_do_not_begin_again_when_all_events_are_gone(
+        self, open_store: Any, brokers: str, topic: str
+    ) -> None:
+        store = open_store()
+        store.append("Cart:1", facts(3))
+        delete_before(brokers, topic, store._log.committed(0).end)
+        late = open_store()
+        assert list(late.read("Cart:1")) == []
+        for _ in range(2):
+            with pytest.raises(NumbersLost, match=rf"{topic}\[0\]"):
+                late.append("Cart:1", facts(1))
+        assert store.append("Cart:1", facts(1)).version == 4
+        assert late.append("Cart:1", facts(1), expect=4).seq == 5
+
     def test_old_events_of_scattered_streams_are_read_from_the_log(self, open_store: Any) -> None:
         store = open_store()
         asked = [
@@ -651,6 +692,10 @@ def indexed(store: EventStore) -> Iterator[EventStore]:
     """Closed at the end, when it writes its index."""
     with store:
         yield store
+
+
+def full_disk(_file: int) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
 
 
 def delete_before(brokers: str, topic: str, offset: int) -> None:

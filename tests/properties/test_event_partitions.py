@@ -3,6 +3,7 @@ decided, committed and dropped; however it was read again; and through its file.
 
 import tempfile
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -231,6 +232,16 @@ def test_a_file_is_read_as_it_was_written() -> None:
         write_index(path, writer.state)
         assert read_index(path, loaded)
     assert facts_of(loaded) == facts_of(writer.state)
+
+
+def test_two_who_write_a_file_at_the_same_time_do_not_disturb_each_other(tmp_path: Path) -> None:
+    writer, _ = run([([Asked("a", [NewEvent(type="X", data=b"{}")], 0, None, None)], True)])
+    path = tmp_path / "index"
+    with ThreadPoolExecutor(2) as pool:
+        for done in [pool.submit(write_index, path, writer.state) for _ in range(100)]:
+            done.result()
+    assert [one.name for one in tmp_path.iterdir()] == ["index"]
+    assert read_index(path, state())
 
 
 @given(groups)

@@ -26,6 +26,17 @@ INDEX_FILE_EVENTS = 200_000
 INDEX_FILE_EVENTS_MIN = 1_000
 
 
+class NumbersLost(Corrupt):
+    def __init__(self, *, place: str, start: int) -> None:
+        super().__init__(
+            f"{place}: all events before offset {start} were deleted, and none is left that says "
+            "where their numbers go on. To begin again with 1 would give numbers and versions "
+            "twice: nothing is written. Write new events to another topic, and keep those of a "
+            "topic of events (retention.ms=-1, retention.bytes=-1)"
+        )
+        self.place, self.start = place, start
+
+
 class EventPartition:
     """`lock` is held by who changes the state, and by who looks at more than one thing of it."""
 
@@ -65,6 +76,11 @@ class EventPartition:
             self.state, self._index_seq = self._new_state(), 0
             raise
 
+    def check_numbers(self) -> None:
+        """Raises NumbersLost if nobody can tell which number comes next."""
+        if self.state.seq == 0 and (start := self.log.committed(self.number).start) > 0:
+            raise NumbersLost(place=self.log.place(self.number), start=start)
+
     def is_end(self, offset: int) -> bool:
         """Whether nothing is committed behind it, as of now."""
         return self.log.committed(self.number).end <= offset
@@ -96,15 +112,24 @@ class EventPartition:
 
     # --- the index file -----------------------------------------------------------------------
 
-    def keep_index(self, events_min: int = INDEX_FILE_EVENTS) -> None:
-        """Write the index file, if so many events are not in it."""
-        if self._index_path is not None and self.state.seq - self._index_seq >= events_min:
-            with self.lock:
-                write_index(self._index_path, self.state)
-                self._index_seq = self.state.seq
+    def keep_index(self) -> None:
+        """Write the index file, if many events are not in it."""
+        self._keep_index(INDEX_FILE_EVENTS)
 
     def close(self) -> None:
-        self.keep_index(INDEX_FILE_EVENTS_MIN)
+        self._keep_index(INDEX_FILE_EVENTS_MIN)
+
+    def _keep_index(self, events_min: int) -> None:
+        """It is derived: that it cannot be written is told, and stops nobody."""
+        if self._index_path is None or self.state.seq - self._index_seq < events_min:
+            return
+        with self.lock:
+            try:
+                write_index(self._index_path, self.state)
+            except OSError as error:
+                text = "%s: the index file was not written (%s). The store goes on without it"
+                logger.warning(text, self._index_path, error)
+            self._index_seq = self.state.seq  # also then: it is not tried again at once
 
     def _loaded(self) -> PartitionState:
         state = self._new_state()
@@ -116,6 +141,9 @@ class EventPartition:
         except DamagedIndex as error:
             logger.warning("%s", error)
             return self._new_state()
+        except OSError as error:
+            logger.warning("%s cannot be read (%s). The log is read", self._index_path, error)
+            return state
         self._index_seq, self._is_proved = state.seq, state.seq == 0
         return state
 

@@ -8,11 +8,15 @@ is missing, damaged or of another log is thrown away, and the log is read (docs/
 
 import os
 import sys
+import time
 from array import array
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import datetime
+from glob import escape
 from hashlib import sha256
 from pathlib import Path
+from tempfile import mkstemp
 
 import msgspec
 
@@ -23,6 +27,9 @@ from millstream.eventsourcing.partition_state import PartitionState, SeenCommand
 MAGIC = b"MSEVENT1"
 DIGEST_BYTES = 32
 HASH_BYTES = 32
+NEW_SUFFIX = ".new"
+# Nobody takes so long to write a file: whoever began it is dead.
+LEFT_OVER_SECONDS = 3_600.0
 
 
 class DamagedIndex(Corrupt):
@@ -57,19 +64,34 @@ class Body(msgspec.Struct):
 
 
 def write_index(path: Path, state: PartitionState) -> None:
-    """In the place of the one before, in one step."""
+    """In the place of the one before, in one step. Raises OSError, and leaves nothing then."""
     body = encode_index(state)
-    new = path.with_name(path.name + ".new")
     path.parent.mkdir(parents=True, exist_ok=True)
-    with new.open("wb") as file:
-        file.write(MAGIC + sha256(body).digest() + body)
-        file.flush()
-        os.fdatasync(file.fileno())
-    new.replace(path)
+    _drop_left_over(path)
+    # Another process may write the same file now: each has a name of its own.
+    number, name = mkstemp(NEW_SUFFIX, f"{path.name}.", path.parent)
+    try:
+        with open(number, "wb") as file:
+            file.write(MAGIC + sha256(body).digest() + body)
+            file.flush()
+            os.fdatasync(file.fileno())
+        os.replace(name, path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def _drop_left_over(path: Path) -> None:
+    """What those left who were killed while they wrote."""
+    long_ago = time.time() - LEFT_OVER_SECONDS
+    for one in path.parent.glob(f"{escape(path.name)}.*{NEW_SUFFIX}"):
+        with suppress(FileNotFoundError):  # another has done it
+            if one.stat().st_mtime < long_ago:
+                one.unlink()
 
 
 def read_index(path: Path, state: PartitionState) -> bool:
-    """Fill an empty state; False if there is no file. Raises DamagedIndex."""
+    """Fill an empty state; False if there is no file. Raises DamagedIndex and OSError."""
     try:
         data = path.read_bytes()
     except FileNotFoundError:

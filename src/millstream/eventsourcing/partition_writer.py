@@ -152,6 +152,7 @@ class PartitionWriter:
         try:
             producer.open()
             self.partition.catch_up()
+            self.partition.check_numbers()
         except BaseException:
             producer.close()
             raise
@@ -242,6 +243,7 @@ class PartitionWriter:
             if partition.state.seq < staging.first_seq:
                 staging.settle(first)
         partition.log.await_committed(partition.number, first + count + 1)
+        partition.keep_index()
 
     def _look_up(self, staging: Staging) -> None:
         self.partition.catch_up()
