@@ -27,6 +27,7 @@ from millstream.base.errors import Corrupt, Rejected
 from millstream.eventsourcing.aggregate_plan import Plan, plan_of
 from millstream.eventsourcing.declared_event import facts_of
 from millstream.eventsourcing.event_types import NO_KEYS, KeyIds, Opened
+from millstream.eventsourcing.untold import cause_of, cause_to_chain
 
 UNCHANGING = (type(None), bool, int, float, str, bytes)
 
@@ -188,9 +189,10 @@ def _call_fold(
     try:
         method(aggregate, event)
     except Exception as error:
-        cause = f"{type(error).__name__}: {error}"
-        name = type(event).__name__
-        raise FoldFailed(stream=stream, version=version, event=name, cause=cause) from error
+        is_personal, name = aggregate.__plan__.has_personal, type(event).__name__
+        cause = cause_of(error, is_personal=is_personal)
+        failed = FoldFailed(stream=stream, version=version, event=name, cause=cause)
+        raise failed from cause_to_chain(error, is_personal=is_personal)
     finally:
         object.__setattr__(aggregate, "_is_folding", False)
 

@@ -33,6 +33,7 @@ class Plan:
     plain: Mapping[str, tuple[str, ...]]
     initial: Mapping[str, Any]
     closing: frozenset[str]
+    has_personal: bool
     snapshot_version: int
 
 
@@ -48,7 +49,7 @@ def plan_of(
     _require_own_names(kind, root, name)
     folds = dict(_folds_of(kind, root, name, events))
     kinds = tuple(dict.fromkeys((*folds, *events)))
-    EventTypes(kinds)  # refuses two of one name
+    types = EventTypes(kinds)  # refuses two of one name
     commands = dict(_commands_of(kind, root, name))
     return Plan(
         name=name,
@@ -58,6 +59,7 @@ def plan_of(
         plain={one: tuple(own.parameters) for one, own in commands.items() if _is_plain(own)},
         initial=dict(_initial_of(kind, root)),
         closing=frozenset(_closing_of(kinds)),
+        has_personal=types.has_personal,
         snapshot_version=snapshot_version,
     )
 

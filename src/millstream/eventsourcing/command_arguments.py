@@ -13,7 +13,9 @@ import msgspec
 
 from millstream.base.errors import Rejected
 from millstream.eventsourcing.aggregate import Aggregate
+from millstream.eventsourcing.aggregate_plan import Plan
 from millstream.eventsourcing.command_calls import BadArguments, Call, UnknownCommand, call_of
+from millstream.eventsourcing.untold import reason_of
 
 
 class ArgumentNotJson(Rejected):
@@ -50,7 +52,7 @@ def call_from(kind: type[Aggregate], command: str, sent: Mapping[str, msgspec.Ra
         raise BadArguments(aggregate=plan.name, command=command, reason=reason)
     types = _types_of(cast(Any, kind), command)
     values = OrderedDict(
-        (name, _decoded(plan.name, command, name, sent[name], types[name]))
+        (name, _decoded(plan, command, name, sent[name], types[name]))
         for name in signature.parameters
         if name in sent
     )
@@ -58,12 +60,12 @@ def call_from(kind: type[Aggregate], command: str, sent: Mapping[str, msgspec.Ra
     return call_of(plan, command, bound.args, bound.kwargs)
 
 
-def _decoded(aggregate: str, command: str, name: str, value: msgspec.Raw, wanted: Any) -> Any:
+def _decoded(plan: Plan, command: str, name: str, value: msgspec.Raw, wanted: Any) -> Any:
     try:
         return msgspec.json.decode(value, type=wanted)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        reason = f"{name}: {error}"
-        raise BadArguments(aggregate=aggregate, command=command, reason=reason) from None
+        reason = f"{name}: {reason_of(error, is_personal=plan.has_personal)}"
+        raise BadArguments(aggregate=plan.name, command=command, reason=reason) from None
 
 
 @lru_cache(1_000)

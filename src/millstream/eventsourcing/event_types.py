@@ -19,6 +19,7 @@ from millstream.eventsourcing.declared_event import Data, EventFacts, facts_of, 
 from millstream.eventsourcing.personal import Forgotten, PersonalField, personal_fields
 from millstream.eventsourcing.sealing import PREFIX, check_plain
 from millstream.eventsourcing.stored_event import NewEvent, StoredEvent
+from millstream.eventsourcing.untold import cause_of, cause_to_chain, reason_of
 
 KeyIds = frozenset[str]
 Opened = tuple[Any, KeyIds]
@@ -59,10 +60,10 @@ class Sealing(Protocol):
 class NotAnEvent(Rejected):
     def __init__(self, *, found: object) -> None:
         super().__init__(
-            f"{shown(found)} is no event: a command yields instances of classes that are marked "
+            f"{_kind_of(found)} is no event: a command yields instances of classes that are marked "
             "with @event"
         )
-        self.found = found
+        self.found = _kind_of(found)
 
 
 class EventDoesNotFit(Rejected):
@@ -196,7 +197,8 @@ class EventTypes:
             data, tags = self._written(kind, found, stream=stream, event_id=event_id)
             read = self._read(kind, data, stream=stream, event_id=event_id)
         except (msgspec.MsgspecError, TypeError, ValueError, OverflowError) as error:
-            raise EventDoesNotFit(type=kind.facts.name, reason=str(error)) from None
+            reason = reason_of(error, is_personal=self.has_personal)
+            raise EventDoesNotFit(type=kind.facts.name, reason=reason) from None
         facts = kind.facts
         new = NewEvent(
             type=facts.name, data=data, type_version=facts.version, tags=tags, id=event_id
@@ -234,7 +236,7 @@ class EventTypes:
                 version=stored.version,
                 type=stored.type,
                 type_version=stored.type_version,
-                reason=str(error),
+                reason=reason_of(error, is_personal=self.has_personal),
             ) from None
 
     def _known(self, stored: StoredEvent) -> _Kind:
@@ -258,7 +260,7 @@ class EventTypes:
 
     def _lifted(self, facts: EventFacts, data: Any, stored: StoredEvent) -> Data:
         for version in range(stored.type_version, facts.version):
-            data = _stepped(facts, version, data, stored)
+            data = _stepped(facts, version, data, stored, is_personal=self.has_personal)
         return cast(Data, data)
 
     def _read(
@@ -293,24 +295,25 @@ def _checked_plain(data: bytes) -> bytes:
     return data
 
 
-def _stepped(facts: EventFacts, version: int, data: Any, stored: StoredEvent) -> Data:
+def _stepped(
+    facts: EventFacts, version: int, data: Any, stored: StoredEvent, *, is_personal: bool
+) -> Data:
     """One step, of data as it was stored or as the step before gave it."""
     try:
         lifted = facts.steps[version](data)
         if not isinstance(lifted, Mapping):
-            raise TypeError(f"it gave {shown(lifted)}, and not a dict")
+            raise TypeError(f"it gave {_kind_of(lifted)}, and not a dict")
         return dict(lifted)
     except MillstreamError:
         raise
     except Exception as error:
-        cause = f"{type(error).__name__}: {error}"
         raise UpcastFailed(
             stream=stored.stream,
             version=stored.version,
             type=stored.type,
             from_version=version,
-            cause=cause,
-        ) from error
+            cause=cause_of(error, is_personal=is_personal),
+        ) from cause_to_chain(error, is_personal=is_personal)
 
 
 def _built(kind: _Kind, data: Any) -> Any:
@@ -329,6 +332,11 @@ def _built(kind: _Kind, data: Any) -> Any:
 
 def _forgotten(data: Data) -> Data:
     return {name: value for name, value in data.items() if isinstance(value, Forgotten)}
+
+
+def _kind_of(found: object) -> str:
+    """Not what it is: that may be personal."""
+    return f"the class {found.__name__}" if inspect.isclass(found) else f"a {type(found).__name__}"
 
 
 def _path(kind: type) -> str:

@@ -27,6 +27,7 @@ import msgspec
 
 from millstream.base.errors import Rejected
 from millstream.eventsourcing.aggregate import Aggregate
+from millstream.eventsourcing.untold import reason_of
 
 CHECK_HEAD: Final = b',"check":"'
 CHECK_LENGTH: Final = 32
@@ -107,7 +108,7 @@ class StateCodec:
     """The state of one kind of aggregate, by the types that its class declares."""
 
     def __init__(self, kind: type[Aggregate]) -> None:
-        self._aggregate = kind.__plan__.name
+        self._aggregate, self._is_personal = kind.__plan__.name, kind.__plan__.has_personal
         self._decoders: dict[str, msgspec.json.Decoder[Any]] = {}
         self._untyped: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
         self._split = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
@@ -126,7 +127,8 @@ class StateCodec:
             encoded = _encode(state)
             found = self.decode(encoded)
         except (msgspec.MsgspecError, TypeError, ValueError, RecursionError) as error:
-            raise NotKept(aggregate=self._aggregate, reason=str(error)) from None
+            reason = reason_of(error, is_personal=self._is_personal)
+            raise NotKept(aggregate=self._aggregate, reason=reason) from None
         if len(encoded) > SNAPSHOT_BYTES_MAX:
             reason = f"its state has {len(encoded):,} bytes, of {SNAPSHOT_BYTES_MAX:,}"
             raise NotKept(aggregate=self._aggregate, reason=reason)

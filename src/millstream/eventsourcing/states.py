@@ -44,6 +44,7 @@ from millstream.eventsourcing.snapshot_record import (
 from millstream.eventsourcing.snapshots import SnapshotTopic
 from millstream.eventsourcing.staging import StreamHead
 from millstream.eventsourcing.stored_event import NewEvent, Receipt, StoredEvent
+from millstream.eventsourcing.untold import reason_of
 
 logger = logging.getLogger(__name__)
 
@@ -156,7 +157,8 @@ class States:
             keys = frozenset(snapshot.keys)
             return restored(self.kind, id, version, self._codec.decode(state), keys)
         except (ValueError, TypeError) as error:
-            raise BadSnapshot(stream=stream, reason=str(error)) from None
+            reason = reason_of(error, is_personal=self.types.has_personal)
+            raise BadSnapshot(stream=stream, reason=reason) from None
 
     def _opened(self, snapshot: Snapshot, sealed: str) -> bytes | None:
         if self.types.sealing is None:

@@ -151,7 +151,7 @@ def test_not_a_number_is_not_written_where_a_number_is_declared() -> None:
 
 
 def test_what_is_no_event_is_refused() -> None:
-    with pytest.raises(NotAnEvent, match="'text' is no event"):
+    with pytest.raises(NotAnEvent, match="a str is no event"):
         written(EventTypes([Deposited]), "text")
 
 
