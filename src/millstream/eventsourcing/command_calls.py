@@ -1,5 +1,6 @@
 """A command as it is called, and its events in the writer, folded one by one. Pure."""
 
+import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, NoReturn
 
@@ -57,20 +58,44 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
 
     aggregate: str
     command: str
+    signature: inspect.Signature
     arguments: Mapping[str, Any]
     positional: tuple[Any, ...]
     named: Mapping[str, Any]
 
     def encoded(self) -> bytes:
-        """The same for the same command with the same arguments, however they were given."""
+        """The same for the same command with the same arguments, however they were given.
+
+        Defaults are left out, given or not: a retry after a default has changed is the same, too.
+        """
         try:
-            said = [self.command, dict(self.arguments)]
-            return msgspec.json.encode(said, order="deterministic")
+            said = [self.command, dict(self._said())]
+            return _encode(said)
         except (TypeError, ValueError) as error:
             reason = f"with an id, its arguments must be what JSON can say: {error}"
             raise BadArguments(
                 aggregate=self.aggregate, command=self.command, reason=reason
             ) from None
+
+    def _said(self) -> Iterator[tuple[str, Any]]:
+        for name, value in self.arguments.items():
+            default = self.signature.parameters[name].default
+            if default is inspect.Parameter.empty or not _is_same(value, default):
+                yield name, value
+
+
+_encode = msgspec.json.Encoder(order="deterministic").encode
+
+
+def _is_same(value: Any, default: Any) -> bool:
+    """In JSON, as it may come over the topic: 1 and True are not the same."""
+    if value is default:
+        return True
+    try:
+        encoded = _encode(default)
+    except (TypeError, ValueError):
+        return False
+    return encoded == _encode(value)
 
 
 def call_of(
@@ -84,6 +109,7 @@ def call_of(
         return Call(
             aggregate=plan.name,
             command=command,
+            signature=signature,
             arguments=dict(zip(plain, positional, strict=True)),
             positional=positional,
             named=named,
@@ -95,6 +121,7 @@ def call_of(
     return Call(
         aggregate=plan.name,
         command=command,
+        signature=signature,
         arguments=bound.arguments,
         positional=bound.args,
         named=bound.kwargs,

@@ -1,4 +1,5 @@
 from collections.abc import Iterator
+from datetime import date
 from typing import Any
 
 import pytest
@@ -7,6 +8,7 @@ from millstream.base.declared import BadDeclaration
 from millstream.base.errors import Rejected
 from millstream.eventsourcing import command_calls
 from millstream.eventsourcing.aggregate import Aggregate, FoldFailed, StateIsReadOnly
+from millstream.eventsourcing.command_arguments import call_from, encode_arguments
 from millstream.eventsourcing.command_calls import (
     BadArguments,
     NotItsEvent,
@@ -159,6 +161,30 @@ def test_a_call_is_the_same_however_its_arguments_are_given() -> None:
     )
     assert one.encoded() == other.encoded()
     assert one.encoded() != call_of(Cart.__plan__, "note", ("ho",), {}).encoded()
+
+
+class Shop(Aggregate, events=[Noted]):
+    def order(
+        self, sku: str, count: int = 1, on: date = date(2026, 11, 18), odd: object = object
+    ) -> Iterator[object]:
+        yield Noted(f"{sku} {count} {on} {odd}")
+
+
+def order(*arguments: Any, **named: Any) -> bytes:
+    return call_of(Shop.__plan__, "order", arguments, named).encoded()
+
+
+def test_a_call_is_the_same_whether_defaults_are_given_or_not() -> None:
+    short = order("tea")
+    assert order("tea", 1) == order("tea", count=1, on=date(2026, 11, 18)) == short
+    assert order("tea", 1, date(2026, 11, 18), object) == short
+    assert len({short, order("tea", 2), order("tea", True), order("tea", odd=1)}) == 4
+
+
+def test_a_call_over_the_topic_is_the_same_as_a_direct_one() -> None:
+    given = call_of(Shop.__plan__, "order", ("tea", 1), {"on": date(2026, 11, 18)})
+    sent = encode_arguments(given)
+    assert call_from(Shop, "order", sent).encoded() == given.encoded() == order("tea")
 
 
 def test_events_are_found_in_the_scope_of_the_aggregate() -> None:
