@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from millstream.eventsourcing.event_store import EventStore
     from millstream.eventsourcing.forgetting import Erasure
-    from millstream.eventsourcing.key_book import Remark
+    from millstream.eventsourcing.key_book import Remark, Subject
     from millstream.eventsourcing.key_store import KeyStore
     from millstream.eventsourcing.keyring import Keyring, Progress
     from millstream.eventsourcing.sealed_events import KeyedSealing
@@ -90,8 +90,7 @@ class Forgetting:
         progress: "Progress | None" = None,
     ) -> "list[Erasure]":
         """One report for each. All at once cost as much as one: the other keys are wrapped anew."""
-        keyring = self.keyring
-        before = {one: keyring.subject(one) for one in subjects}
+        before = self._found(subjects)
         rewrapped = 0
 
         def count(done: int, of: int) -> None:
@@ -100,12 +99,17 @@ class Forgetting:
             if progress is not None:
                 progress(done, of)
 
-        keyring.forget(list(subjects), self._remark(by, why), progress=count)
+        self.keyring.forget(list(subjects), self._remark(by, why), progress=count)
         return self._reports(before, rewrapped)
 
     def look(self, subjects: Sequence[str]) -> "list[Erasure]":
         """What `forget` would find. Nothing is changed."""
-        return self._reports({one: self.keyring.subject(one) for one in subjects}, 0)
+        return self._reports(self._found(subjects), 0)
+
+    def _found(self, subjects: Sequence[str]) -> "dict[str, Subject | None]":
+        from millstream.eventsourcing.personal import require_several
+
+        return {one: self.keyring.subject(one) for one in require_several(subjects)}
 
     def consent(self, subject: str, *, by: str | None = None, why: str | None = None) -> bool:
         return self.keyring.consent(subject, self._remark(by, why))
@@ -129,7 +133,7 @@ class Forgetting:
         if keyring is not None:
             keyring.close()
 
-    def _reports(self, before: Mapping[str, Any], rewrapped: int) -> "list[Erasure]":
+    def _reports(self, before: "Mapping[str, Subject | None]", rewrapped: int) -> "list[Erasure]":
         from millstream.eventsourcing.forgetting import erasure_of
 
         with self._events() as events:

@@ -14,7 +14,7 @@ Knows nothing of keys: sealing.py seals what is marked here.
 
 import dataclasses
 import unicodedata
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, NewType, TypeVar, get_args, get_origin, get_type_hints
 from uuid import UUID
@@ -172,6 +172,13 @@ def subject_in(field: PersonalField, data: Mapping[str, Any], stream: str) -> st
     if field.subject is None:
         return subject_text(stream.partition(":")[2] or stream)
     return subject_text(data.get(field.subject))
+
+
+def require_several(subjects: Sequence[str]) -> Sequence[str]:
+    """A text is a sequence as well, of letters: "ad" would forget "a" and "d"."""
+    if isinstance(subjects, str | bytes):
+        raise BadSubject(reason="give a list of subjects, and not one alone")
+    return subjects
 
 
 def subject_text(subject: Any) -> str:
