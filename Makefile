@@ -24,7 +24,7 @@ PYTEST := $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile --no-loadscop
 # Where it is set, each Python that a test starts compiles all anew, and so does each worker.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test test-full explore lint format bench lock docs clean
+.PHONY: demo test test-full test-long explore lint format bench lock docs clean
 
 demo: $(DEMO_READY)
 	@$(BIN)/python -m millstream demo $(DEMO)
@@ -33,7 +33,11 @@ test: lint
 	@$(PYTEST) -m "not full"
 
 test-full: $(STAMP)
-	@$(PYTEST) -m full
+	@$(PYTEST) -m "full and not long"
+
+# The same faults, many more rounds.
+test-long: $(STAMP)
+	@$(PYTEST) -m long
 
 # Properties with examples that nobody has tried yet, until one fails or the rounds are over.
 ROUNDS ?= 20

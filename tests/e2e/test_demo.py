@@ -101,7 +101,7 @@ def test_a_demo_ends_by_itself_or_by_ctrl_c_and_goes_on_where_it_stopped(data: P
     assert "Traceback" not in err
 
 
-@pytest.mark.parametrize("rounds", [1, 10])
+@pytest.mark.parametrize("rounds", [3, pytest.param(10, marks=pytest.mark.long)])
 def test_totals_are_equal_after_every_death(data: Path, rounds: int) -> None:
     chaos = demo(data, "chaos", "--rounds", str(rounds), "--plain")
     out, err = chaos.communicate(timeout=1_700)

@@ -17,6 +17,7 @@ import pytest
 import millstream as ms
 from millstream.embedded import Broker
 from tests.support.committed_topic import committed
+from tests.support.rounds import in_full_and_long
 from tests.support.waiting import eventually
 
 APP = Path(__file__).parent / "booking_app.py"
@@ -129,7 +130,7 @@ def test_what_is_held_is_paid_for_or_given_back(
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", in_full_and_long(2, 4))
 @pytest.mark.parametrize("log", ["millstream_broker", "apache_kafka"])
 def test_it_is_so_in_every_run(
     log: str,

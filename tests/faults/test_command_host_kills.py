@@ -21,6 +21,7 @@ from millstream.eventsourcing.command_topic import Names
 from millstream.eventsourcing.event_store import EventStore
 from millstream.eventsourcing.stored_event import StoredEvent
 from tests.support.committed_topic import committed
+from tests.support.rounds import in_full_and_long
 
 PARTITIONS = 2
 CLIENTS, THREADS = 2, 25
@@ -155,7 +156,7 @@ def test_one_of_fifty_has_the_seat_while_hosts_are_killed(
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", in_full_and_long(2, 8))
 def test_it_is_so_in_every_run(millstream_broker: Broker, tmp_path: Path, seed: int) -> None:
     with racing(millstream_broker.bootstrap, tmp_path) as race:
         run_race(race, seats=200, kills=8, seed=seed)
