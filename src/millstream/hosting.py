@@ -15,6 +15,7 @@ from millstream.base.errors import Rejected
 
 if TYPE_CHECKING:
     from millstream.eventsourcing.command_host import CommandHost
+    from millstream.eventsourcing.command_topic import SentCommand
     from millstream.eventsourcing.reaction import Reaction
     from millstream.eventsourcing.reaction_runner import ReactionRunner
     from millstream.eventsourcing.stored_event import StoredEvent
@@ -62,7 +63,9 @@ class Hosting:
                 one.start()
             yield host
         finally:
-            self._end()
+            ended = self._end()
+        for one in ended:
+            one.wait()  # raises what ended it before
 
     def wait(self) -> None:
         """Until `stop`; raises what ended one of them before."""
@@ -77,10 +80,11 @@ class Hosting:
         if not self.is_needed:
             raise NothingToHost(app=self._app)
 
-    def _end(self) -> None:
+    def _end(self) -> "list[CommandHost | ReactionRunner]":
         running, self._running = self._running, []
         for one in reversed(running):
             one.stop()
+        return running
 
     def _host(self) -> "CommandHost":
         from millstream.eventsourcing.command_host import CommandHost
@@ -90,6 +94,7 @@ class Hosting:
             self._events.names,
             self._events.store(),
             self._events.declared,
+            ask_again=self._ask_again,
         )
 
     def _runner(self, reaction: "Reaction") -> "ReactionRunner":
@@ -98,6 +103,18 @@ class Hosting:
         store, names = self._events.store(), self._events.names
         topics = ReactionTopics(self._app, store.topic, names.commands, store.partitions)
         return ReactionRunner(dict(self._client_config()), topics, reaction, self._decoded)
+
+    def _ask_again(self, sent: "SentCommand") -> "SentCommand | None":
+        from millstream.eventsourcing.reaction import asked_again, cause_of
+
+        origin = sent.origin
+        reaction = None if origin is None else self.reactions.get(origin.reaction)
+        if origin is None or reaction is None:
+            return None
+        store, version = self._events.store(), origin.version
+        for stored in store.read(origin.stream, after=version - 1, upto=version):
+            return asked_again(reaction, self._decoded(stored), cause_of(stored), sent)
+        return None
 
     def _decoded(self, stored: "StoredEvent") -> object:
         return self._events.of_stream(stored.stream)[0].types.decode(stored)

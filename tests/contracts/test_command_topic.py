@@ -3,18 +3,19 @@
 import asyncio
 import json
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from decimal import Decimal
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 
-from millstream.base.errors import Rejected
-from millstream.base.log_clients import Topics
+from millstream.base.errors import MillstreamError, Rejected
+from millstream.base.log_clients import LogNotReached, Topics
+from millstream.eventsourcing import command_host, command_sender
 from millstream.eventsourcing.aggregates import Aggregates
 from millstream.eventsourcing.command_host import CommandHost, PartitionsDiffer
-from millstream.eventsourcing.command_sender import CommandSender, NoAnswer
+from millstream.eventsourcing.command_sender import CommandSender, NoAnswer, TooManyPending
 from millstream.eventsourcing.command_topic import CommandRefused, Names
 from millstream.eventsourcing.event_store import EventStore
 from millstream.eventsourcing.staging import WrongVersion
@@ -80,6 +81,30 @@ class Hall:
         eventually(has_enough, what=f"{count} records in {topic}", within_s=PATIENCE_SECONDS)
         consumer.close()
         return found
+
+
+class Failing:
+    """Raises `error` so many times before it does what it should."""
+
+    def __init__(self, error: Exception, *, times: int) -> None:
+        self.error, self.times, self.calls = error, times, 0
+
+    def first(self, then: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*given: Any, **named: Any) -> Any:
+            if self.times:
+                self.times -= 1
+                raise self.error
+            found = then(*given, **named)
+            self.calls += 1
+            return found
+
+        return call
+
+
+class FailingProducer:
+    def __init__(self, producer: Any, failing: Failing) -> None:
+        self.produce = failing.first(producer.produce)
+        self.poll, self.flush = producer.poll, producer.flush
 
 
 @pytest.fixture(params=["millstream", pytest.param("kafka", marks=pytest.mark.full)])
@@ -181,9 +206,115 @@ def test_a_bug_in_a_command_is_answered_and_changes_nothing(hall: Hall) -> None:
     assert seats["7a"].take("ada").version == 1
 
 
+def test_a_command_that_says_try_again_is_answered_so_and_holds_nobody_up(hall: Hall) -> None:
+    hall.host()
+    seats = hall.seats()
+    with pytest.raises(CommandRefused, match="card service is away") as caught:
+        seats["7a"].pay()
+    assert caught.value.type == "Retryable"
+    assert seats["7a"].take("ada").version == 1
+
+
+def test_a_fault_that_passes_puts_commands_off_and_ends_nothing(
+    hall: Hall, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failing = Failing(LogNotReached(brokers="b", doing="read keys", reason="it restarts"), times=3)
+    monkeypatch.setattr(Aggregates, "submit_sent", failing.first(Aggregates.submit_sent))
+    seats = hall.seats()
+    asked = [seats["1"].take(who, wait=False) for who in ("ada", "bob")]
+    hall.host()
+    assert asked[0].result(PATIENCE_SECONDS).version == 1
+    with pytest.raises(CommandRefused, match="taken by ada"):
+        asked[1].result(PATIENCE_SECONDS)
+    assert not failing.times
+
+
+def test_a_command_that_the_host_fails_at_is_a_dead_letter(
+    hall: Hall, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failing = Failing(ZeroDivisionError("a bug of ours"), times=1)
+    monkeypatch.setattr(Aggregates, "submit_sent", failing.first(Aggregates.submit_sent))
+    hall.host()
+    seats = hall.seats()
+    with pytest.raises(CommandRefused, match="a bug of ours"):
+        seats["1"].take("ada")
+    assert seats["1"].take("bob").version == 1
+    assert len(hall.read(hall.names.dead, 1)) == 1
+
+
+def test_a_partition_that_comes_while_the_host_takes_nothing_loses_no_command(
+    hall: Hall, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seats = hall.seats()
+    asked = [seats["1"].take(who, wait=False) for who in ("ada", "bob")]
+    monkeypatch.setattr(command_host, "IN_FLIGHT_MAX", 0)
+    monkeypatch.setattr(command_host, "POLL_SECONDS", 3.0)
+    held = Failing(ZeroDivisionError("never"), times=0)
+    monkeypatch.setattr(CommandHost, "_hold", held.first(CommandHost._hold))
+    host = hall.host()
+
+    def has_held() -> bool:
+        if len(host.partitions) < PARTITIONS:
+            held.calls = 0
+        return held.calls > 1
+
+    eventually(has_held, what="partitions, and a turn after", within_s=PATIENCE_SECONDS)
+    monkeypatch.setattr(command_host, "IN_FLIGHT_MAX", 4_000)
+    assert asked[0].result(PATIENCE_SECONDS).version == 1
+    with pytest.raises(CommandRefused, match="taken by ada"):
+        asked[1].result(PATIENCE_SECONDS)
+
+
+def test_who_gave_up_waiting_takes_no_room(hall: Hall, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command_sender, "PENDING_MAX", 2)
+    seats = hall.seats()
+    waited = [seats["1"].take(who, wait=False) for who in ("ada", "bob")]
+    with pytest.raises(TooManyPending):
+        seats["1"].take("eve")
+    with pytest.raises(NoAnswer):
+        waited[0].result(0.01)
+    more = seats["2"].take("eve", wait=False)
+    hall.host()
+    assert more.result(PATIENCE_SECONDS).version == 1
+
+
+def test_what_could_not_be_sent_takes_no_room(hall: Hall, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command_sender, "PENDING_MAX", 1)
+    failing = Failing(KafkaException(KafkaError(KafkaError._FATAL)), times=2)
+    seats = hall.seats()
+    sender: Any = seats._sender
+    sender._open()
+    monkeypatch.setattr(sender, "_producer", FailingProducer(sender._producer, failing))
+    for _ in range(2):
+        with pytest.raises(MillstreamError):
+            seats["1"].take("ada")
+    hall.host()
+    assert seats["1"].take("ada").version == 1
+
+
+def test_when_answers_cannot_be_read_all_are_told_and_the_next_are_read(
+    hall: Hall, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hall.host()
+    seats = hall.seats()
+    failing = Failing(ZeroDivisionError("a bug of ours"), times=1)
+    monkeypatch.setattr(CommandSender, "_take", failing.first(CommandSender._take))
+    with pytest.raises(ZeroDivisionError):
+        seats["1"].take("ada")
+    assert seats["2"].take("ada").version == 1
+
+
 BAD = {
     "nothing": (b"Seat:1", None, "no value"),
     "no JSON": (b"Seat:1", b"\xff\x00", "no command"),
+    "what is nested too deep": (
+        b"Seat:1",
+        b'{"id":"x","aggregate":"Seat","stream":"Seat:1","command":"take","arguments":{"who":'
+        + b"[" * 5_000
+        + b"]" * 5_000
+        + b"}}",
+        "no command",
+    ),
     "a list": (b"Seat:1", b"[1]", "no command"),
     "no stream": (b"Seat:1", b'{"id":"x","aggregate":"Seat","command":"take"}', "stream"),
     "an unknown aggregate": (

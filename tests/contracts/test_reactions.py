@@ -8,10 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 
 import millstream as ms
 from millstream.base.librdkafka import admin_api
+from millstream.eventsourcing.command_host import CommandHost, make_topics
+from millstream.eventsourcing.command_topic import UNTOLD, CommandRefused
 from millstream.eventsourcing.event_store import EventStore
+from millstream.eventsourcing.wrapping_keys import WrongKeyring
 from tests.support.committed_topic import committed
 from tests.support.waiting import eventually
 
@@ -62,9 +66,8 @@ class Depot:
 
         @app.reaction(Ordered)
         def pick(event: Ordered, cause: ms.Cause) -> Iterator[object]:
-            if react is not None:
-                react(event)
-            yield shelves.asking[event.sku].pick(cause.aggregate_id)
+            order = None if react is None else react(event)
+            yield shelves.asking[event.sku].pick(order or cause.aggregate_id)
 
         return app
 
@@ -183,6 +186,170 @@ def test_a_command_of_a_reaction_that_is_refused_is_a_letter(depot: Depot) -> No
             what="a dead letter",
             within_s=PATIENCE_SECONDS,
         )
+
+
+def test_a_command_of_a_reaction_that_is_too_large_is_a_letter(depot: Depot) -> None:
+    app = depot.app(lambda event: "x" * 1_100_000 if event.sku == "piano" else None)
+    app.aggregates(Order)["0"].place("piano")
+    app.aggregates(Order)["1"].place("tea")
+    with app.hosting():
+        depot.await_picked(1)
+        what = "a dead letter"
+        eventually(
+            lambda: len(depot.letters("reactions.dead")) == 1, what=what, within_s=PATIENCE_SECONDS
+        )
+
+
+def test_a_keyring_that_is_not_the_right_one_ends_a_reaction_and_buries_nothing(
+    depot: Depot,
+) -> None:
+    app = depot.app()
+    app.aggregates(Order)["1"].place("tea")
+
+    def decode(_stored: object) -> object:
+        raise WrongKeyring(topic="shop.keys", place="/keys")
+
+    runner = app.hosted._runner(app.hosted.reactions["pick"])
+    runner._decode = decode
+    runner.start()
+    with pytest.raises(WrongKeyring):
+        runner.wait(PATIENCE_SECONDS)
+    assert depot.letters("reactions.dead") == []
+
+
+def test_whatever_ends_a_host_is_told_by_who_hosts(
+    depot: Depot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def turn(_host: CommandHost) -> None:
+        raise RecursionError("a bug")
+
+    monkeypatch.setattr(CommandHost, "_turn", turn)
+    with pytest.raises(RecursionError, match="a bug"):
+        depot.app().host()
+    app = depot.app()
+    with pytest.raises(RecursionError, match="a bug"), app.hosting():
+        eventually(
+            lambda: app.hosted._running[0]._failure is not None,
+            what="its end",
+            within_s=PATIENCE_SECONDS,
+        )
+
+
+# --- personal data ----------------------------------------------------------------------------
+
+
+@ms.event
+class Booked:
+    customer: str
+
+
+@ms.event(subject="customer")
+class Charged:
+    customer: str
+    card: ms.Personal[str]
+
+
+class Trip(ms.Aggregate, events=[Booked]):
+    def book(self, customer: str):  # type: ignore[no-untyped-def]
+        yield Booked(customer)
+
+
+class Wallet(ms.Aggregate):
+    charged = 0
+
+    def charge(self, customer: str, card: str):  # type: ignore[no-untyped-def]
+        if card == SECRET:
+            raise ms.Rejected(f"{card} is stolen")
+        yield Charged(customer, card)
+
+    def on_Charged(self, _: Charged) -> None:  # noqa: N802 - the name of the event
+        self.charged += 1
+
+
+SECRET = "4111-1111"
+
+
+@pytest.fixture
+def travel(depot: Depot, tmp_path: Path) -> ms.App:
+    app = ms.App(
+        depot.name, brokers=depot.bootstrap, data=tmp_path / "travel", keyring=tmp_path / "keys"
+    )
+    depot._apps.append(app)
+    app.aggregates(Trip, partitions=1)
+    wallets = app.aggregates(Wallet)
+
+    @app.reaction(Booked)
+    def charge(event: Booked) -> Iterator[object]:
+        yield wallets.asking[event.customer].charge(event.customer, "4000")
+
+    @app.reaction(Charged)
+    def thank(event: Charged) -> None:
+        if event.card == "4222-2222":
+            raise ZeroDivisionError(f"no thanks for {event.card}")
+
+    return app
+
+
+def test_what_a_reaction_asked_for_is_done_though_somebody_was_forgotten_meanwhile(
+    depot: Depot, travel: ms.App
+) -> None:
+    wallets: Any = travel.aggregates(Wallet)
+    wallets["zoe"].charge("zoe", "4000")
+    travel.aggregates(Trip)["1"].book("ada")
+    make_topics(travel.events._client_config(), travel.events.names, travel.event_store())
+    runner = travel.hosted._runner(travel.hosted.reactions["charge"])
+    runner.start()
+    records = f"{depot.name}.commands"
+    eventually(
+        lambda: bool(list(committed(depot.bootstrap, records, partitions=1))),
+        what="it is asked for",
+        within_s=PATIENCE_SECONDS,
+    )
+    runner.stop()
+    travel.forget("zoe")
+    with travel.hosting():
+        eventually(
+            lambda: wallets["ada"].state().charged == 1,
+            what="ada is charged",
+            within_s=PATIENCE_SECONDS,
+        )
+    assert depot.letters("commands.dead") == []
+
+
+def test_no_letter_or_answer_tells_what_may_be_personal(depot: Depot, travel: ms.App) -> None:
+    wallets: Any = travel.aggregates(Wallet)
+    with travel.hosting():
+        with pytest.raises(CommandRefused) as caught:
+            wallets["ada"].charge("ada", SECRET, wait=False).result(PATIENCE_SECONDS)
+        assert (caught.value.type, caught.value.reason) == ("Rejected", UNTOLD)
+        sent = wallets.asking["ada"].charge("ada", SECRET, id="x")
+        travel.events._sender.opened().send(sent, is_answer_wanted=False)
+        wallets["bob"].charge("bob", "4222-2222")
+        for topic in ("commands.dead", "reactions.dead"):
+            eventually(
+                lambda topic=topic: len(depot.letters(topic)) == 1,  # type: ignore[misc]
+                what=f"a letter in {topic}",
+                within_s=PATIENCE_SECONDS,
+            )
+    for topic in ("replies", "commands.dead", "reactions.dead"):
+        told = b"".join(whole_records(depot.bootstrap, f"{depot.name}.{topic}"))
+        assert b"4111-1111" not in told
+        assert b"4222-2222" not in told
+        assert UNTOLD.encode() in told
+
+
+def whole_records(bootstrap: str, topic: str) -> Iterator[bytes]:
+    """With their headers."""
+    config = {"bootstrap.servers": bootstrap, "group.id": "whole", "enable.partition.eof": True}
+    consumer: Any = Consumer(config)
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    while True:
+        message = consumer.poll(PATIENCE_SECONDS)
+        if message is None or message.error() is not None:
+            break
+        yield (message.key() or b"") + (message.value() or b"")
+        yield from (value for _, value in message.headers() or [])
+    consumer.close()
 
 
 def test_processes_share_the_events(depot: Depot) -> None:

@@ -2,7 +2,7 @@
 
 from decimal import Decimal
 
-from millstream.base.errors import Rejected
+from millstream.base.errors import Rejected, Retryable
 from millstream.eventsourcing.aggregate import Aggregate
 from millstream.eventsourcing.declared_event import event
 
@@ -31,6 +31,10 @@ class Seat(Aggregate, events=[Priced]):
     def break_down(self):  # type: ignore[no-untyped-def]
         yield Taken("nobody")
         raise ZeroDivisionError("a bug")
+
+    def pay(self):  # type: ignore[no-untyped-def]
+        yield Taken("nobody")
+        raise Retryable("the card service is away")
 
     def on_Taken(self, event: Taken) -> None:  # noqa: N802 - the name of the event
         self.owner = event.by

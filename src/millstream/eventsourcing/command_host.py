@@ -8,21 +8,28 @@ no command is a dead letter, and never stops the host.
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from typing import Any, Protocol
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from millstream.base.errors import MillstreamError, Rejected, Retryable
+from millstream.base.errors import Corrupt, Rejected, Retryable
 from millstream.base.log_clients import Client, Topics, client_config, error_from
 from millstream.base.near_names import did_you_mean, there_are
 from millstream.eventsourcing.command_topic import Names, SentCommand, decode_command
 from millstream.eventsourcing.decision_queue import Along, StoreClosed
 from millstream.eventsourcing.event_log import some_messages
 from millstream.eventsourcing.event_store import EventStore
+from millstream.eventsourcing.event_types import EventTypes
 from millstream.eventsourcing.own_thread import OwnThread
-from millstream.eventsourcing.partition_turn import GroupPosition, PartitionTurn
+from millstream.eventsourcing.partition_turn import (
+    PASSING,
+    Answering,
+    GroupPosition,
+    PartitionTurn,
+)
+from millstream.eventsourcing.sealed_commands import SealedBeforeErasure
 from millstream.eventsourcing.stored_event import Receipt
 
 logger = logging.getLogger(__name__)
@@ -41,9 +48,15 @@ COMMANDS_CONFIG = {"retention.ms": f"{7 * 86_400_000}"}
 REPLIES_CONFIG = {"retention.ms": f"{86_400_000}"}
 DEAD_CONFIG = {"retention.ms": "-1"}
 
+# A command of a reaction, made anew of its event; None if it is of none that is known here.
+AskAgain = Callable[[SentCommand], SentCommand | None]
+
 
 class Hosted(Protocol):
     """All aggregates of one kind."""
+
+    @property
+    def types(self) -> EventTypes: ...
 
     def submit_sent(self, sent: SentCommand, along: Along) -> "Future[Receipt]":
         """Raises Rejected if there is no such command, or its arguments do not fit."""
@@ -96,10 +109,12 @@ class CommandHost(OwnThread):
         store: EventStore,
         aggregates: Mapping[str, Hosted],
         *,
+        ask_again: AskAgain | None = None,
         session_ms: int = SESSION_MS,
     ) -> None:
+        """`ask_again`: for what an erasure has closed while it waited."""
         self._client, self._names, self._store = client, names, store
-        self._aggregates = aggregates
+        self._aggregates, self._ask_again = aggregates, ask_again
         self._session_ms = session_ms
         self._turns: dict[int, PartitionTurn] = {}
         super().__init__()
@@ -143,9 +158,6 @@ class CommandHost(OwnThread):
         try:
             while not self._stopping.is_set():
                 self._turn()
-        except MillstreamError as error:
-            logger.error("commands are no longer answered here: %s", error)
-            self._failure = error
         finally:
             for turn in self._turns.values():
                 turn.finish(HANDOVER_SECONDS)
@@ -161,17 +173,23 @@ class CommandHost(OwnThread):
             self._hold()
             return
         for message in some_messages(self._consumer, POLL_SECONDS, COMMANDS_AT_ONCE):
-            if (error := message.error()) is None:
-                self._submit(message)
-            else:
-                self._check(error)
+            self._heed(message)
 
     def _hold(self) -> None:
-        """Its membership goes on, though it takes nothing."""
+        """Its membership goes on, though it takes nothing but the first command of a partition
+        that comes just now."""
         places = self._consumer.assignment()
         self._consumer.pause(places)
-        self._consumer.poll(POLL_SECONDS)
+        message = self._consumer.poll(POLL_SECONDS)
         self._consumer.resume(places)
+        if message is not None:
+            self._heed(message)
+
+    def _heed(self, message: Message) -> None:
+        if (error := message.error()) is None:
+            self._submit(message)
+        else:
+            self._check(error)
 
     def _check(self, error: KafkaError) -> None:
         found = error_from(error, self._client, doing=f"read {self._names.commands}")
@@ -225,13 +243,27 @@ class CommandHost(OwnThread):
         try:
             along.sent = decode_command(message.value())
             turn.require_taken(along.offset)
-            future = self._understood(along.sent, turn).submit_sent(along.sent, along)
-        except StoreClosed:
+            hosted = self._understood(along.sent, turn)
+            along.is_personal = hosted.types.has_personal
+            future = self._asked(hosted, along.sent, along)
+        except PASSING as error:
+            turn.put_off(along, error)
+            return
+        except (StoreClosed, Corrupt):  # of ours, not of this record
             raise
-        except Rejected as error:
+        except Exception as error:  # whatever a record brings about, the host goes on
             along.malformed = error
             future = self._store.refuse(turn.partition, error, along)
         turn.submitted(along, future)
+
+    def _asked(self, hosted: Hosted, sent: SentCommand, along: Answering) -> "Future[Receipt]":
+        try:
+            return hosted.submit_sent(sent, along)
+        except SealedBeforeErasure:
+            again = None if self._ask_again is None else self._ask_again(sent)
+            if again is None:
+                raise
+            return hosted.submit_sent(again, along)
 
     def _understood(self, sent: SentCommand, turn: PartitionTurn) -> Hosted:
         """Who decides it. Raises why nobody can."""

@@ -11,7 +11,7 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from concurrent.futures import CancelledError, Future, InvalidStateError
 from concurrent.futures import TimeoutError as FutureTimeout
 from typing import Any
@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from millstream.base.errors import MillstreamError, Rejected, Retryable
+from millstream.base.errors import Rejected, Retryable
 from millstream.base.log_clients import (
     PATIENCE_SECONDS,
     Client,
@@ -31,7 +31,6 @@ from millstream.base.log_clients import (
 )
 from millstream.eventsourcing.command_host import make_topics
 from millstream.eventsourcing.command_topic import (
-    BadAnswerRecord,
     Names,
     SentCommand,
     decode_answer,
@@ -94,6 +93,7 @@ class Pending:
 
     def __init__(self, sent: SentCommand) -> None:
         self.id, self.stream, self.command = sent.id, sent.stream, sent.command
+        self.is_given_up = False
         self._future: Future[Receipt] = Future()
 
     def __repr__(self) -> str:
@@ -105,6 +105,7 @@ class Pending:
 
     def result(self, timeout: float | None = ANSWER_SECONDS) -> Receipt:
         """Raises what the aggregate raised; NoAnswer if nobody answers in time."""
+        self.is_given_up = False
         try:
             return self._future.result(timeout)
         except (FutureTimeout, CancelledError):
@@ -121,6 +122,8 @@ class Pending:
             raise self._unanswered(ANSWER_SECONDS) from None
 
     def _unanswered(self, seconds: float) -> NoAnswer:
+        """It may be asked for once more, unless others need its room."""
+        self.is_given_up = True
         return NoAnswer(id=self.id, stream=self.stream, command=self.command, seconds=seconds)
 
     def answer(self, receipt: Receipt) -> None:
@@ -143,6 +146,7 @@ class CommandSender:
         self._reply = 0
         self._closing = threading.Event()
         self._threads: list[threading.Thread] = []
+        self._is_read = False  # whether a thread reads answers
 
     def send(self, sent: SentCommand, *, is_answer_wanted: bool = True) -> Pending:
         """Raises if it cannot be a command at all."""
@@ -153,8 +157,11 @@ class CommandSender:
         pending = Pending(sent)
         if is_answer_wanted:
             self._expect(pending)
-        partition = self._store.partition_of(sent.stream)
-        self._produce(pending, key, value, partition)
+        try:
+            self._produce(pending, key, value, self._store.partition_of(sent.stream))
+        except BaseException:
+            self._forget(pending)
+            raise
         return pending
 
     def flush(self) -> None:
@@ -182,26 +189,34 @@ class CommandSender:
         with self._lock:
             if self._closing.is_set():
                 raise SenderClosed(topic=self._names.commands)
-            if self._producer is not None:
-                return
-            partitions = make_topics(self._client, self._names, self._store)
-            self._reply = random.randrange(partitions)
-            consumer = self._following()
-            self._producer = Producer(client_config(self._client) | PRODUCER)
-            self._threads = [
-                threading.Thread(target=self._serve_producer, name="commands", daemon=True),
-                threading.Thread(
-                    target=self._follow, args=(consumer,), name="answers", daemon=True
-                ),
-            ]
-            for thread in self._threads:
-                thread.start()
+            if self._producer is None:
+                partitions = make_topics(self._client, self._names, self._store)
+                self._reply = random.randrange(partitions)
+                self._producer = Producer(client_config(self._client) | PRODUCER)
+                self._start(self._serve_producer, "commands")
+            if not self._is_read:
+                self._start(self._follow, "answers", self._following())
+                self._is_read = True
+
+    def _start(self, run: Callable[..., None], name: str, *given: Any) -> None:
+        thread = threading.Thread(target=run, args=given, name=name, daemon=True)
+        thread.start()
+        self._threads = [one for one in self._threads if one.is_alive()] + [thread]
 
     def _expect(self, pending: Pending) -> None:
         with self._lock:
             if len(self._pending) >= PENDING_MAX:
-                raise TooManyPending(limit=PENDING_MAX)
+                self._make_room()
             self._pending.setdefault(pending.id, []).append(pending)
+
+    def _make_room(self) -> None:
+        """Forget those whom nobody waits for any more. Raises TooManyPending."""
+        for id, waiting in list(self._pending.items()):
+            waiting[:] = [one for one in waiting if not one.is_given_up]
+            if not waiting:
+                del self._pending[id]
+        if len(self._pending) >= PENDING_MAX:
+            raise TooManyPending(limit=PENDING_MAX)
 
     def _produce(self, pending: Pending, key: bytes, value: bytes, partition: int) -> None:
         def told_of(error: KafkaError | None, _message: Message) -> None:
@@ -248,8 +263,8 @@ class CommandSender:
             while not self._closing.is_set():
                 for message in some_messages(consumer, POLL_SECONDS):
                     self._take(message)
-        except MillstreamError as error:
-            logger.error("answers to commands are no longer read: %s", error)
+        except Exception as error:
+            logger.error("answers to commands are not read before the next is sent: %r", error)
             self._fail_all(error)
         finally:
             consumer.close()
@@ -269,11 +284,12 @@ class CommandSender:
     def _answer(self, pending: Pending, value: bytes | None, place: str) -> None:
         try:
             pending.answer(told(decode_answer(value, place=place), KNOWN))
-        except (Rejected, BadAnswerRecord) as error:
+        except Rejected as error:
             pending.fail(error)
 
-    def _fail_all(self, error: MillstreamError) -> None:
+    def _fail_all(self, error: Exception) -> None:
         with self._lock:
+            self._is_read = False
             left, self._pending = self._pending, {}
         for pending in (one for many in left.values() for one in many):
             pending.fail(error)

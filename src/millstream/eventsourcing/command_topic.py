@@ -6,13 +6,16 @@ the commands of a stream are where its events are. `<app>.replies` has the answe
     commands   key    the stream (or what decides its partition)
                value  {"id":"req-1","aggregate":"Account","stream":"Account:alice",
                        "command":"withdraw","arguments":{"amount":30},"expect":2,"reply":3,
-                       "meta":{"by":"ada","why":"rent","correlation":"..."}}
+                       "meta":{"by":"ada","why":"rent","correlation":"..."},
+                       "origin":{"reaction":"pay","stream":"Order:7","version":1}}
     replies    key    the command's id
                value  {"command":"req-1","receipt":{"topic":...,"offset":...,"version":3,...}}
                   or  {"command":"req-1","error":{"type":"Rejected","reason":"insufficient funds",
                        "facts":{},"is_malformed":false}}
 
 `reply` is the partition of `<app>.replies` that the sender reads; without it the id's hash decides.
+`origin` says which event had a reaction ask for it. An error of an aggregate with personal events
+tells its type alone: its words may be personal, and answers and dead letters are not sealed.
 """
 
 from collections.abc import Mapping
@@ -21,6 +24,10 @@ from typing import Any, Final, NoReturn
 import msgspec
 
 from millstream.base.errors import Rejected
+from millstream.eventsourcing.command_calls import UnknownCommand
+from millstream.eventsourcing.key_book import SubjectForgotten
+from millstream.eventsourcing.sealed_commands import SealedBeforeErasure
+from millstream.eventsourcing.staging import CommandIdReused, EventTooLarge, WrongVersion
 from millstream.eventsourcing.stored_event import Receipt
 
 COMMAND_BYTES_MAX: Final = 1_000_000
@@ -28,6 +35,26 @@ ID_LENGTH_MAX: Final = 200
 # What an answer tells of an error besides its message: numbers and short texts.
 FACT_LENGTH_MAX: Final = 1_000
 REASON_LENGTH_MAX: Final = 10_000
+UNTOLD: Final = "what it says may be personal, and is not written down"
+# Their words are names and numbers, none that an application has in its events.
+IMPERSONAL: Final = (
+    CommandIdReused,
+    EventTooLarge,
+    SealedBeforeErasure,
+    SubjectForgotten,
+    UnknownCommand,
+    WrongVersion,
+)
+# Of bytes that are no JSON, or not the right one.
+UNREADABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+
+
+class Origin(msgspec.Struct, frozen=True, kw_only=True):
+    """The event that a reaction asked for a command at."""
+
+    reaction: str
+    stream: str
+    version: int
 
 
 class SentCommand(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -41,6 +68,7 @@ class SentCommand(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     expect: int | None = None
     reply: int | None = None
     meta: Mapping[str, Any] = {}
+    origin: Origin | None = None
 
 
 class Refusal(msgspec.Struct, frozen=True, kw_only=True):
@@ -121,7 +149,7 @@ def decode_command(value: bytes | None) -> SentCommand:
         raise BadCommandRecord(reason="it has no value")
     try:
         sent = _decode_command(value)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except UNREADABLE as error:
         _refuse(value, str(error))
     if not 0 < len(sent.id) <= ID_LENGTH_MAX:
         reason = f"its id has {len(sent.id)} characters, and must have 1 to {ID_LENGTH_MAX}"
@@ -133,7 +161,7 @@ def _refuse(value: bytes, reason: str) -> NoReturn:
     """Says whose it was, if that much can be read."""
     try:
         found = msgspec.json.decode(value)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except UNREADABLE:
         found = None
     known = found if isinstance(found, dict) else {}
     id, reply = known.get("id"), known.get("reply")
@@ -150,15 +178,30 @@ def encode_answer(answer: Answer) -> bytes:
 def decode_answer(value: bytes | None, *, place: str) -> Answer:
     try:
         return _decode_answer(value or b"")
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except UNREADABLE as error:
         raise BadAnswerRecord(place=place, reason=str(error)) from None
 
 
-def refusal_of(error: BaseException, *, is_malformed: bool = False) -> Refusal:
+def refusal_of(
+    error: BaseException, *, is_malformed: bool = False, is_personal: bool = False
+) -> Refusal:
     """With the facts of the error that JSON has: who asked can raise the same one again."""
     facts = {name: value for name, value in vars(error).items() if _is_fact(name, value)}
-    reason = str(error)[:REASON_LENGTH_MAX]
-    return Refusal(type=type(error).__name__, reason=reason, facts=facts, is_malformed=is_malformed)
+    return Refusal(
+        type=type(error).__name__,
+        reason=reason_of(error, is_personal=is_personal)[:REASON_LENGTH_MAX],
+        facts=facts if _is_told(error, is_personal) else {},
+        is_malformed=is_malformed,
+    )
+
+
+def reason_of(error: BaseException, *, is_personal: bool) -> str:
+    """What may be written down of it, where somebody's data may be in its words."""
+    return str(error) if _is_told(error, is_personal) else UNTOLD
+
+
+def _is_told(error: BaseException, is_personal: bool) -> bool:
+    return not is_personal or isinstance(error, IMPERSONAL)
 
 
 def _is_fact(name: str, value: object) -> bool:

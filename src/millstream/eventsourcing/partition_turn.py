@@ -21,16 +21,18 @@ from millstream.base.dead_letter_headers import (
     TOPIC_HEADER,
 )
 from millstream.base.errors import Rejected, Retryable
-from millstream.base.log_clients import Client, LogRefused, client_config, translated
+from millstream.base.log_clients import Client, LogNotReached, LogRefused, client_config, translated
 from millstream.eventsourcing.command_topic import (
     Answer,
     BadCommandRecord,
     Names,
     SentCommand,
     encode_answer,
+    reason_of,
     refusal_of,
 )
-from millstream.eventsourcing.partition_writer import TakenOver
+from millstream.eventsourcing.key_topic import KeysContended
+from millstream.eventsourcing.partition_writer import PartitionContended, TakenOver
 from millstream.eventsourcing.stored_event import Receipt
 from millstream.eventsourcing.transaction import ANY_PARTITION, FencedProducer
 
@@ -42,6 +44,8 @@ PAUSE_SECONDS_FIRST, PAUSE_SECONDS_MAX = 0.05, 5.0
 # With its headers a letter fits where its record did.
 LETTER_BYTES_MAX = 1_000_000
 LETTER_REASON_MAX = 2_000
+# What keeps us from deciding, and passes. Any other error is the command's own, whatever its kind.
+PASSING = (LogNotReached, KeysContended, PartitionContended, TakenOver)
 
 
 class GroupPosition:
@@ -112,6 +116,10 @@ class PartitionTurn:
         if along.offset <= self._careful_upto:
             wait([future], CAREFUL_SECONDS)
 
+    def put_off(self, along: "Answering", error: BaseException) -> None:
+        """It cannot be decided now, nor what is behind it."""
+        self._fail(along.offset, error)
+
     def must_restart(self) -> bool:
         """When all that was under way has ended, and a pause is over."""
         is_due = self._failure is not None and not self._futures and not self._is_lost
@@ -175,23 +183,28 @@ class Answering:
         self._turn, self._message = turn, message
         self.offset: int = message.offset() or 0
         self.sent: SentCommand | None = None
-        self.malformed: Rejected | None = None
+        self.is_personal = False
+        self.malformed: Exception | None = None
         self.outcome: BaseException | None = None
 
     def is_over(self, term: int) -> bool:
         return self._turn.is_over(self.offset, term)
 
     def write(self, producer: FencedProducer, outcome: Receipt | BaseException) -> None:
-        if isinstance(outcome, Retryable):
+        if isinstance(outcome, PASSING):
             raise outcome  # nothing is wrong with the command
         names, id, reply = self._turn.names, *self._whom()
         if isinstance(outcome, Receipt):
             answer = Answer(command=id or "", receipt=outcome)
         else:
             self.outcome = outcome
-            error = refusal_of(outcome, is_malformed=self.malformed is not None)
+            error = refusal_of(
+                outcome,
+                is_malformed=self.malformed is not None,
+                is_personal=self.is_personal,
+            )
             answer = Answer(command=id or "", error=error)
-            if not isinstance(outcome, Rejected):
+            if not isinstance(outcome, Rejected | Retryable):
                 logger.error("a command of %s failed: %r", self._stream(), outcome)
             if self.malformed is not None or reply is None:
                 self._bury(producer, outcome)
@@ -216,7 +229,8 @@ class Answering:
         """With where it was and why; what nobody waits for must not be lost either."""
         message, names = self._message, self._turn.names
         key, value = message.key(), message.value()
-        reason = f"{type(error).__name__}: {error}"[:LETTER_REASON_MAX]
+        said = reason_of(error, is_personal=self.is_personal)
+        reason = f"{type(error).__name__}: {said}"[:LETTER_REASON_MAX]
         headers = [
             (TOPIC_HEADER, names.commands.encode()),
             (PARTITION_HEADER, str(self._turn.partition).encode()),

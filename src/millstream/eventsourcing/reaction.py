@@ -19,8 +19,9 @@ import msgspec
 
 from millstream.base.declared import BadDeclaration
 from millstream.base.errors import Rejected
-from millstream.eventsourcing.command_topic import ID_LENGTH_MAX, SentCommand
+from millstream.eventsourcing.command_topic import ID_LENGTH_MAX, Origin, SentCommand
 from millstream.eventsourcing.declared_event import facts_of
+from millstream.eventsourcing.personal import personal_fields
 from millstream.eventsourcing.stored_event import StoredEvent
 
 COMMANDS_MAX: Final = 1_000
@@ -60,6 +61,10 @@ class Reaction:
         """The stored names of the events that it is for."""
         found = (facts_of(kind) for kind in self.kinds)
         return frozenset(facts.name for facts in found if facts is not None)
+
+    @property
+    def is_personal(self) -> bool:
+        return any(personal_fields(kind) for kind in self.kinds)
 
 
 def reaction_of(
@@ -102,6 +107,21 @@ def commands_of(reaction: Reaction, event: object, cause: Cause) -> list[SentCom
     return [_asked(reaction, cause, number, one) for number, one in enumerate(found)]
 
 
+def asked_again(
+    reaction: Reaction, event: object, cause: Cause, sent: SentCommand
+) -> SentCommand | None:
+    """The same command made anew; None if the reaction asks for something else by now."""
+    for one in commands_of(reaction, event, cause):
+        is_same = (one.aggregate, one.stream, one.command) == (
+            sent.aggregate,
+            sent.stream,
+            sent.command,
+        )
+        if one.id == sent.id and is_same:
+            return one
+    return None
+
+
 def _asked(reaction: Reaction, cause: Cause, number: int, sent: object) -> SentCommand:
     if not isinstance(sent, SentCommand):
         reason = f"it yields {sent!r}: yield commands, wallets.asking[id].charge(...)"
@@ -112,4 +132,5 @@ def _asked(reaction: Reaction, cause: Cause, number: int, sent: object) -> SentC
     if len(id) > ID_LENGTH_MAX:
         reason = f"the id of a command has {len(id)} letters, of {ID_LENGTH_MAX}"
         raise BadReaction(reaction=reaction.name, reason=reason)
-    return msgspec.structs.replace(sent, id=id, meta={**because, **sent.meta})
+    origin = Origin(reaction=reaction.name, stream=cause.stream, version=cause.version)
+    return msgspec.structs.replace(sent, id=id, meta={**because, **sent.meta}, origin=origin)

@@ -72,10 +72,10 @@ def read_positions(client: Client, topic: str, reaction: str) -> dict[int, int]:
 
 
 def _take(found: dict[int, int], message: Any, topic: str, reaction: str) -> None:
-    name, _, partition = message.key().decode(errors="replace").rpartition("/")
+    name, _, partition = (message.key() or b"").decode(errors="replace").rpartition("/")
     if name != reaction or message.value() is None:
         return
     try:
         found[int(partition)] = _decode(message.value()).offset
-    except (msgspec.MsgspecError, ValueError) as error:
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise BadPosition(topic=topic, offset=message.offset(), reason=str(error)) from None

@@ -4,13 +4,14 @@ Partitions are shared by the members of a consumer group. The position moves whe
 their topic: after a crash some come again, with the same ids, and change nothing. No transaction:
 one that a killed process leaves open would hold up all who read commands. The position is kept in
 `<app>.reactions` too, as a group that nobody used for a week forgets its own. A function that fails
-is tried again; then its event is a dead letter, and the reaction goes on.
+is tried again; then its event is a dead letter, and the reaction goes on. A keyring that is not the
+right one ends it: it would bury all.
 """
 
 import contextlib
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from confluent_kafka import (
     OFFSET_BEGINNING,
@@ -39,13 +40,16 @@ from millstream.base.log_clients import (
     error_from,
     translated,
 )
-from millstream.eventsourcing.command_topic import SentCommand, encode_command
+from millstream.eventsourcing.command_topic import SentCommand, encode_command, reason_of
 from millstream.eventsourcing.event_log import some_messages
+from millstream.eventsourcing.key_book import BadKeyRecord
+from millstream.eventsourcing.key_store import BadKeyFile
 from millstream.eventsourcing.own_thread import OwnThread
 from millstream.eventsourcing.placement import partition_of, stream_key
 from millstream.eventsourcing.reaction import Reaction, cause_of, commands_of
 from millstream.eventsourcing.reaction_positions import read_positions, write_position
 from millstream.eventsourcing.stored_event import StoredEvent, decode_event
+from millstream.eventsourcing.wrapping_keys import KeyringLost, WrongKeyring
 
 logger = logging.getLogger(__name__)
 
@@ -67,6 +71,8 @@ KEPT = {"retention.ms": "-1"}
 
 # How a group says that it goes on without this member.
 MEMBER_GONE = ("ILLEGAL_GENERATION", "UNKNOWN_MEMBER_ID", "REBALANCE_IN_PROGRESS")
+# Not of one event: with such a keyring none can be read.
+KEYRING_FAULTS = (BadKeyFile, BadKeyRecord, KeyringLost, WrongKeyring)
 Decode = Callable[[StoredEvent], object]
 
 
@@ -74,6 +80,14 @@ class PartitionsMoved(Retryable):
     def __init__(self, *, reaction: str) -> None:
         super().__init__(f"reaction {reaction}: its partitions went to another member")
         self.reaction = reaction
+
+
+class Record(NamedTuple):
+    """A command as it is written."""
+
+    value: bytes
+    key: bytes
+    partition: int
 
 
 class ReactionTopics:
@@ -124,10 +138,6 @@ class ReactionRunner(OwnThread):
                     self._turn()
             except Retryable as error:
                 self._pause(error)
-            except MillstreamError as error:
-                logger.error("reaction %s has ended: %s", self.reaction.name, error)
-                self._failure = error
-                return
             finally:
                 self._close()
 
@@ -180,16 +190,19 @@ class ReactionRunner(OwnThread):
         self._move({one.partition() or 0: (one.offset() or 0) + 1 for one in messages})
         self._failures = 0
 
-    def _asked(self, message: Message) -> list[SentCommand] | Exception:
+    def _asked(self, message: Message) -> list[Record] | Exception:
         """What the reaction to an event is; or why there is none, after some attempts."""
         place = f"{self._topics.events}[{message.partition()}], offset {message.offset()}"
         attempt = 0
         while True:
             try:
-                return self._reacted(decode_event(message.value() or b"", place=place))
+                asked = self._reacted(decode_event(message.value() or b"", place=place))
+                return [self._record(sent) for sent in asked]
             except Retryable:
                 if self._stopping.is_set():
                     raise
+            except KEYRING_FAULTS:
+                raise
             except Exception as error:  # of the application's own
                 attempt += 1
                 if attempt >= ATTEMPTS_MAX or isinstance(error, Rejected):
@@ -207,12 +220,13 @@ class ReactionRunner(OwnThread):
 
     # --- what is written ----------------------------------------------------------------------
 
-    def _put(self, commands: Iterable[SentCommand]) -> None:
-        for sent in commands:
-            partition = partition_of(sent.stream, self._topics.partitions)
-            self._produce(
-                self._topics.commands, encode_command(sent), stream_key(sent.stream), partition
-            )
+    def _record(self, sent: SentCommand) -> Record:
+        partition = partition_of(sent.stream, self._topics.partitions)
+        return Record(encode_command(sent), stream_key(sent.stream), partition)
+
+    def _put(self, commands: Iterable[Record]) -> None:
+        for record in commands:
+            self._produce(self._topics.commands, *record)
 
     def _move(self, ends: Mapping[int, int]) -> None:
         for partition, offset in ends.items():
@@ -229,7 +243,8 @@ class ReactionRunner(OwnThread):
             raise PartitionsMoved(reaction=self.reaction.name) from None
 
     def _bury(self, message: Message, error: Exception) -> None:
-        reason = f"{type(error).__name__}: {error}"[:LETTER_REASON_MAX]
+        said = reason_of(error, is_personal=self.reaction.is_personal)
+        reason = f"{type(error).__name__}: {said}"[:LETTER_REASON_MAX]
         headers = [
             (TOPIC_HEADER, self._topics.events.encode()),
             (PARTITION_HEADER, str(message.partition()).encode()),

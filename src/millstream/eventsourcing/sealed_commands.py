@@ -56,7 +56,7 @@ def open_arguments(
     try:
         text = msgspec.json.decode(sealed, type=str)
         opened = types.sealing.open_command(text, place=_place(stream, command))
-    except (msgspec.MsgspecError, SealBroken) as error:
+    except (msgspec.MsgspecError, RecursionError, SealBroken) as error:
         raise BadSealedArguments(stream=stream, command=command, reason=str(error)) from None
     if opened is None:
         raise SealedBeforeErasure(stream=stream, command=command)

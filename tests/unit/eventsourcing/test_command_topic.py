@@ -22,6 +22,7 @@ from millstream.eventsourcing.command_calls import BadArguments, UnknownCommand,
 from millstream.eventsourcing.command_topic import (
     COMMAND_BYTES_MAX,
     ID_LENGTH_MAX,
+    UNTOLD,
     Answer,
     BadAnswerRecord,
     BadCommandRecord,
@@ -151,6 +152,21 @@ def test_an_answer_of_another_version_is_no_reason_to_fail_otherwise() -> None:
 def test_what_is_no_answer_is_told_with_its_place() -> None:
     with pytest.raises(BadAnswerRecord, match=r"replies\[0\]"):
         decode_answer(b"{", place="replies[0]")
+
+
+def test_what_is_nested_too_deep_is_neither_command_nor_answer() -> None:
+    deep = b'{"id":"x","aggregate":' + b"[" * 5_000 + b"]" * 5_000 + b"}"
+    with pytest.raises(BadCommandRecord):
+        decode_command(deep)
+    with pytest.raises(BadAnswerRecord):
+        decode_answer(deep, place="replies[0]")
+
+
+def test_a_refusal_that_may_say_something_personal_says_its_kind_alone() -> None:
+    told = refusal_of(Rejected("ada@x.org is no member"), is_personal=True)
+    assert (told.type, told.reason, told.facts) == ("Rejected", UNTOLD, {})
+    wrong = WrongVersion(stream="s", expected=1, found=2)
+    assert refusal_of(wrong, is_personal=True) == refusal_of(wrong)
 
 
 def test_arguments_come_back_as_the_parameters_say() -> None:
