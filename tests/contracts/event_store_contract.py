@@ -22,12 +22,18 @@ from millstream.base.offsets import OffsetRange
 from millstream.eventsourcing import decision_queue, event_partition
 from millstream.eventsourcing.decision_queue import StoreClosed
 from millstream.eventsourcing.event_partition import NumbersLost
-from millstream.eventsourcing.event_store import EventStore
+from millstream.eventsourcing.event_store import (
+    EventStore,
+    ScopeMissing,
+    StoreForked,
+    TimeWithoutZone,
+)
 from millstream.eventsourcing.partition_writer import DecisionWaits
 from millstream.eventsourcing.placement import BadStreamName
 from millstream.eventsourcing.query import Condition, ConditionFailed, Query
 from millstream.eventsourcing.staging import (
     EVENT_BYTES_MAX,
+    EVENT_DEPTH_MAX,
     CommandIdReused,
     EventTooLarge,
     StreamHead,
@@ -48,6 +54,11 @@ def fact(type: str = "Added", data: bytes = b"{}", *tags: str, id: str | None = 
 
 def facts(count: int) -> list[NewEvent]:
     return [fact("Counted", b'{"n":%d}' % number) for number in range(count)]
+
+
+def nested(depth: int) -> bytes:
+    """With the record around it, one level deeper."""
+    return b'{"a":' + b"[" * (depth - 1) + b"]" * (depth - 1) + b"}"
 
 
 class EventStoreContract:
@@ -139,6 +150,14 @@ class EventStoreContract:
         for _ in range(4):
             store.append("Cart:1", facts(1))
         assert [event.at.day for event in store.read("Cart:1")] == [3, 3, 3, 4]
+
+    def test_a_clock_that_is_far_behind_is_told_once(self, open_store: Any, caplog: Any) -> None:
+        times = [(9, 9), (8, 9), (8, 8), (1, 0)]
+        moments = iter(datetime(2026, 1, 1, 12, *time, tzinfo=UTC) for time in times)
+        store = open_store(now=lambda: next(moments))
+        for told in (0, 0, 1, 1):
+            store.append("Cart:1", facts(1))
+            assert caplog.text.count("the clock of this process is") == told
 
     def test_another_process_reads_what_was_just_written(self, open_store: Any) -> None:
         writer, reader = open_store(), open_store()
@@ -266,6 +285,40 @@ class EventStoreContract:
         assert len({receipt.partition for receipt in receipts}) == 1
         assert len(list(store.query(Query(tags=["t"]), scope="all"))) == 10
         assert store.version("S:3", scope="all") == 1
+
+    def test_with_several_partitions_a_question_over_streams_says_which(
+        self, open_store: Any
+    ) -> None:
+        store, taken = open_store(partitions=4), Query(tags=["seat:7a"])
+        condition = Condition(fail_if=taken)
+        asks: list[Callable[[], object]] = [
+            lambda: list(store.query(taken)),
+            lambda: store.position(),
+            lambda: store.append("Booking:1", facts(1), condition=condition),
+            lambda: store.decide("Booking:1", lambda _head: facts(1), condition=condition),
+            lambda: store.submit("Booking:1", lambda _head: facts(1), condition=condition),
+        ]
+        for ask in asks:
+            with pytest.raises(ScopeMissing, match="scope="):
+                ask()
+        for partition in (-1, 4):
+            with pytest.raises(Rejected, match="has 4 partitions"):
+                store.position(partition=partition)
+        booked = fact("Booked", b"{}", "seat:7a")
+        store.append("Booking:1", [booked], condition=condition, scope="show")
+        with pytest.raises(ConditionFailed):
+            store.append("Booking:2", [booked], condition=condition, scope="show")
+        assert store.position(scope="show") == len(list(store.query(taken, scope="show"))) == 1
+
+    def test_a_stream_under_two_scopes_is_found(self, open_store: Any) -> None:
+        store = open_store(partitions=4)
+        other = next(f"s{n}" for n in range(99) if store.partition_of("Cart:1", f"s{n}") != 0)
+        scope = next(f"s{n}" for n in range(99) if store.partition_of("Cart:1", f"s{n}") == 0)
+        store.append("Cart:1", facts(1), scope=scope)
+        late = store.append("Cart:1", facts(2), scope=other)
+        (finding,) = store.verify()
+        assert (finding.partition, finding.offset) == (late.partition, late.offset - 1)
+        assert finding.reason == "the stream is in partition 0 as well: under another scope?"
 
     # --- decisions ----------------------------------------------------------------------------
 
@@ -445,6 +498,39 @@ class EventStoreContract:
             store.append("Cart:1", facts(1))
             assert next(events).seq == 6
 
+    def test_a_subscription_behind_a_number_that_is_not_there_yet_waits_for_it(
+        self, store: EventStore
+    ) -> None:
+        store.append("Cart:1", facts(3))
+        behind = store.token_behind(5)
+        store.append("Cart:1", facts(1))
+        with store.subscribe(after=Token.read(str(behind)), follow=False) as events:
+            assert list(events) == []
+            token = str(events.token)
+        store.append("Cart:1", facts(3))
+        for after in (behind, Token.read(token), store.token_behind(5)):
+            with store.subscribe(after=after, follow=False) as events:
+                assert [event.seq for event in events] == [6, 7]
+                assert str(events.token).startswith("0:7@")
+                assert ">" not in str(events.token)
+
+    def test_a_subscription_behind_events_that_are_gone_is_told(
+        self, open_store: Any, brokers: str, topic: str
+    ) -> None:
+        store = open_store()
+        store.append("Cart:1", facts(4))
+        delete_before(brokers, topic, store.append("Cart:2", facts(1)).offset)
+        for _ in range(3):
+            store.append("Cart:2", facts(1))
+        late = open_store()
+        with late.subscribe(after=late.token_behind(4), follow=False) as events:
+            assert [event.seq for event in events] == [5, 6, 7, 8]
+        with (
+            late.subscribe(after=late.token_behind(2), timeout=WITHIN_S) as events,
+            pytest.raises(EventsMissing),
+        ):
+            next(events)
+
     def test_a_subscription_has_all_partitions(self, open_store: Any) -> None:
         store = open_store(partitions=4)
         for number in range(40):
@@ -596,6 +682,15 @@ class EventStoreContract:
         assert (finding.stream, finding.version, finding.partition) == ("Cart:1", 4, 0)
         assert [one.version for one in store.verify("Cart:1")] == [4]
 
+    def test_a_record_under_the_key_of_another_stream_is_found(
+        self, store: EventStore, brokers: str, topic: str
+    ) -> None:
+        with EventStore({"bootstrap.servers": brokers}, "other." + topic, partitions=1) as other:
+            other.append("Cart:1", facts(1))
+            (records,) = other._partition(0).records([1])
+        put(brokers, topic, b"Cart:2", records.values[0])
+        assert [one.reason for one in store.verify()] == ["its key is that of another stream"]
+
     def test_a_record_that_is_no_event_is_told_with_its_place(
         self, open_store: Any, brokers: str, topic: str
     ) -> None:
@@ -627,6 +722,10 @@ class EventStoreContract:
             NewEvent(type="X", data=b"[]"),
             NewEvent(type="X", data=b'{"a":'),
             NewEvent(type="X", data=b'{}},{"a":{}'),
+            NewEvent(type="X", data=b'{"a":"\xff"}'),
+            NewEvent(type="X", data='{"a":1}'),  # type: ignore[arg-type]
+            NewEvent(type="X", data=nested(5_000)),
+            NewEvent(type="X", data=nested(EVENT_DEPTH_MAX)),
             NewEvent(type="", data=b"{}"),
             NewEvent(type="X", data=b"{}", tags=(1,)),  # type: ignore[arg-type]
             NewEvent(type="X", data=b"{}", tags="ab"),  # type: ignore[arg-type]
@@ -641,9 +740,19 @@ class EventStoreContract:
             store.append("Cart:1", [fact(), event])
         assert store.append("Cart:1", [fact()]).version == 1
 
+    def test_an_event_may_be_as_deep_as_the_limit(self, store: EventStore) -> None:
+        data = nested(EVENT_DEPTH_MAX - 1)
+        wide = b'{"a":[%s],"b":"%s"}' % (b",".join([b"{}"] * 1_000), rb"\"[[[{{{" * 1_000)
+        store.append("Cart:1", [fact("Deep", data), fact("Wide", wide)])
+        assert [bytes(event.data) for event in store.read("Cart:1")] == [data, wide]
+
     def test_metadata_that_are_no_json_are_refused(self, store: EventStore) -> None:
-        with pytest.raises(UnfitEvent):
-            store.append("Cart:1", [fact()], meta={"by": object()})
+        deep: list[Any] = []
+        for _ in range(EVENT_DEPTH_MAX):
+            deep = [deep]
+        for meta in ({"by": object()}, {"by": deep}):
+            with pytest.raises(UnfitEvent):
+                store.append("Cart:1", [fact()], meta=meta)
 
     def test_an_event_may_be_as_large_as_the_limit_and_no_larger(self, store: EventStore) -> None:
         small = store.append("Cart:1", [fact("X", b'{"x":""}')])
@@ -654,6 +763,28 @@ class EventStoreContract:
         with pytest.raises(EventTooLarge) as refused:
             store.append("Cart:1", [fact("X", b'{"x":"%s"}' % (b"y" * (room + 1)))])
         assert refused.value.size_bytes == EVENT_BYTES_MAX + 1
+
+    def test_a_time_without_a_zone_is_refused(self, store: EventStore) -> None:
+        store.append("Cart:1", facts(1))
+        with pytest.raises(TimeWithoutZone):
+            list(store.read("Cart:1", at=datetime(2026, 1, 1)))
+
+    def test_a_store_of_before_a_fork_says_so(
+        self, store: EventStore, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        store.append("Cart:1", facts(1))
+        with monkeypatch.context() as child:
+            child.setattr(os, "getpid", lambda: -1)
+            for use in (
+                lambda: store.append("Cart:1", facts(1)),
+                lambda: store.version("Cart:1"),
+                lambda: store.subscribe(),
+                lambda: list(store.verify()),
+            ):
+                with pytest.raises(StoreForked):
+                    use()
+            store.close()  # what it has is the parent's
+        assert store.append("Cart:1", facts(1)).version == 2
 
     def test_a_closed_store_says_so(self, open_store: Any) -> None:
         store = open_store()

@@ -8,6 +8,7 @@ import time
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
@@ -92,7 +93,9 @@ class EventLog:
                 raise self._not_reached(partition, f"what was committed up to {end} is not shown")
             time.sleep(VISIBLE_PAUSE_SECONDS)
 
-    def scan(self, partition: int, within: OffsetRange) -> Iterator[tuple[ReadRecords, int]]:
+    def scan(
+        self, partition: int, within: OffsetRange, *, with_keys: bool = False
+    ) -> Iterator[tuple[ReadRecords, int]]:
         """The committed records of the range, and how far it is read with them."""
         if within.start >= within.end:
             return
@@ -100,18 +103,20 @@ class EventLog:
         with self._lent(is_narrow=is_narrow) as consumer:
             consumer.assign([TopicPartition(self.topic, partition, within.start)])
             try:
-                yield from self._scan(consumer, partition, within)
+                yield from self._scan(consumer, partition, within, with_keys)
             finally:
                 consumer.unassign()
 
     def _scan(
-        self, consumer: Any, partition: int, within: OffsetRange
+        self, consumer: Any, partition: int, within: OffsetRange, with_keys: bool
     ) -> Iterator[tuple[ReadRecords, int]]:
         at, until = within.start, time.monotonic() + PATIENCE_SECONDS
         while at < within.end:
             with collector_paused():
                 messages = some_messages(consumer, POLL_SECONDS)
                 records, reached = self._taken(messages, at, within)
+                if with_keys:
+                    records = _with_keys(records, messages)
             if reached > at:
                 yield records, reached
                 at, until = reached, time.monotonic() + PATIENCE_SECONDS
@@ -157,6 +162,11 @@ class EventLog:
         doing = f"read {self.place(partition)}"
         brokers = str(self.client["bootstrap.servers"])
         return LogNotReached(brokers=brokers, doing=doing, reason=reason)
+
+
+def _with_keys(records: ReadRecords, messages: Sequence[Message]) -> ReadRecords:
+    keys = {message.offset(): message.key() for message in messages if message.error() is None}
+    return replace(records, keys=[keys[offset] for offset in records.offsets])
 
 
 def some_messages(consumer: Any, timeout: float, count: int = RECORDS_AT_ONCE) -> list[Message]:

@@ -8,6 +8,7 @@ A stream is in one partition, by its name or by its `scope`. To write to a parti
 from whoever wrote there before; to read does not.
 """
 
+import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from millstream.base.closing import Closing
+from millstream.base.errors import Rejected
 from millstream.base.log_clients import Client
 from millstream.eventsourcing.chain_walk import ChainWalk, Finding
 from millstream.eventsourcing.decision_queue import Along, Asked, Reply, StoreClosed
@@ -38,6 +40,39 @@ def utc_now() -> datetime:
     return datetime.now(UTC)
 
 
+class ScopeMissing(Rejected):
+    def __init__(self, *, topic: str, partitions: int) -> None:
+        super().__init__(
+            f"{topic} has {partitions} partitions, and a query, a position or a condition is of "
+            "one: events of the others would not be seen. Name it with scope=, and append with "
+            "the same scope what belongs together"
+        )
+        self.topic, self.partitions = topic, partitions
+
+
+class NoSuchPartition(Rejected):
+    def __init__(self, *, topic: str, partition: int, partitions: int) -> None:
+        super().__init__(f"{topic} has {partitions} partitions, from 0 on, and none is {partition}")
+        self.topic, self.partition, self.partitions = topic, partition, partitions
+
+
+class TimeWithoutZone(Rejected):
+    def __init__(self, *, at: datetime) -> None:
+        super().__init__(
+            f"the time {at} has no zone, and events have one: say datetime(..., tzinfo=UTC)"
+        )
+        self.at = at
+
+
+class StoreForked(Rejected):
+    def __init__(self, *, topic: str) -> None:
+        super().__init__(
+            f"the event store of {topic} was opened before this process was forked, and its "
+            "connections are the parent's: open another one here"
+        )
+        self.topic = topic
+
+
 class EventStore(Closing):
     """Thread-safe. Opens a partition's writer when something is first appended to it."""
 
@@ -57,6 +92,7 @@ class EventStore(Closing):
         self._index_dir, self._now = index_dir, now
         self._command_ids_max, self._recent_bytes_max = command_ids_max, recent_bytes_max
         self._lock = threading.Lock()
+        self._process = os.getpid()
         self._is_closed = False
         self._known: dict[int, EventPartition] = {}
         self._writers: dict[int, PartitionWriter] = {}
@@ -110,13 +146,18 @@ class EventStore(Closing):
         were submitted. `along` writes more into the same Kafka transaction, also for a refusal."""
         future: Future[Receipt] = Future()
         wish = Wish(stream, decision, expect, condition, command, meta)
-        self._writer(self.partition_of(stream, scope)).submit(Asked(wish, future, along))
+        self._writer(self._place_of(wish, scope)).submit(Asked(wish, future, along))
         return future
 
     def _decided(self, wish: Wish, scope: str | None) -> Receipt:
         reply = Reply()
-        self._writer(self.partition_of(wish.stream, scope)).submit(Asked(wish, reply))
+        self._writer(self._place_of(wish, scope)).submit(Asked(wish, reply))
         return reply.result()
+
+    def _place_of(self, wish: Wish, scope: str | None) -> int:
+        if wish.condition is not None and scope is None:
+            self._scoped(None, None)
+        return self.partition_of(wish.stream, scope)
 
     def refuse(self, partition: int, error: Exception, along: Along) -> "Future[Receipt]":
         """Have `along` tell, in its turn among the partition's decisions, what nobody can decide:
@@ -150,6 +191,8 @@ class EventStore(Closing):
     ) -> Iterator[StoredEvent]:
         """The stream's events in order, as of now: versions behind `after`, not above `upto`, not
         later than the time `at`, not behind the partition's event `position`."""
+        if at is not None and at.tzinfo is None:
+            raise TimeWithoutZone(at=at)
         partition = self._fresh(self.partition_of(stream, scope))
         with partition.lock:
             index = partition.state.index
@@ -167,7 +210,8 @@ class EventStore(Closing):
         scope: str | None = None,
         partition: int | None = None,
     ) -> Iterator[StoredEvent]:
-        """Events of the scope's partition that match, with `seq` above `after`, in order."""
+        """Events of the scope's partition that match, with `seq` above `after`, in order. Who
+        has several partitions must name one."""
         found = self._fresh(self._scoped(scope, partition))
         with found.lock:
             state = found.state
@@ -212,20 +256,23 @@ class EventStore(Closing):
         return Subscription(self._log, after=after, where=where, follow=follow, timeout=timeout)
 
     def token_behind(self, seq: int, *, partition: int = 0) -> Token:
-        """To go on behind an event of a partition, for who has kept its number alone."""
+        """To go on behind an event of a partition, for who has kept its number alone. It need
+        not be there yet."""
         if seq <= 0:
             return Token()
         found = self._fresh(partition)
         with found.lock:
             known = min(seq, found.state.seq)
-            offset = found.state.offset_of(known) + 1 if known else 0
-        return Token({partition: Place(known, offset)})
+            offset = found.state.offset_behind(known)
+        return Token({partition: Place(known, offset, behind=seq if seq > known else 0)})
 
     def verify(self, stream: str | None = None, *, scope: str | None = None) -> Iterator[Finding]:
-        """Walk the chains of hashes, of one stream or of all, and tell what does not follow."""
+        """Walk the chains of hashes, of one stream or of all, and tell what does not follow. Of
+        all, also what has the key of another stream, and streams that are in two partitions."""
         if stream is None:
+            homes: dict[str, int] = {}
             for number in range(self.partitions):
-                yield from self._verify_all(number)
+                yield from self._verify_all(number, homes)
             return
         partition = self._fresh(self.partition_of(stream, scope))
         with partition.lock:
@@ -234,21 +281,29 @@ class EventStore(Closing):
         for records in partition.records(seqs):
             yield from walk.take_all(records)
 
-    def _verify_all(self, number: int) -> Iterator[Finding]:
+    def _verify_all(self, number: int, homes: dict[str, int]) -> Iterator[Finding]:
+        self._partition(number)  # unless it is closed
         committed = self._log.committed(number)
-        walk = ChainWalk(number, is_cut=committed.start > 0)
-        for records, _ in self._log.scan(number, committed):
+        walk = ChainWalk(number, is_cut=committed.start > 0, homes=homes)
+        for records, _ in self._log.scan(number, committed, with_keys=True):
             yield from walk.take_all(records)
 
     def _scoped(self, scope: str | None, partition: int | None) -> int:
         if scope is not None:
             return partition_of(scope, self.partitions)
-        return partition or 0
+        if partition is None and self.partitions > 1:
+            raise ScopeMissing(topic=self.topic, partitions=self.partitions)
+        number = partition or 0
+        if not 0 <= number < self.partitions:
+            raise NoSuchPartition(topic=self.topic, partition=number, partitions=self.partitions)
+        return number
 
     # --- partitions ---------------------------------------------------------------------------
 
     def close(self) -> None:
         """What waits to be decided is decided first."""
+        if os.getpid() != self._process:
+            return  # all that it has is the parent's
         with self._lock:
             self._is_closed = True
             writers = list(self._writers.values())
@@ -265,6 +320,8 @@ class EventStore(Closing):
         return partition
 
     def _partition(self, number: int) -> EventPartition:
+        if os.getpid() != self._process:
+            raise StoreForked(topic=self.topic)
         found = self._known.get(number)
         if found is None or self._is_closed:
             with self._lock:
@@ -288,7 +345,7 @@ class EventStore(Closing):
 
     def _writer(self, number: int) -> PartitionWriter:
         found = self._writers.get(number)
-        if found is None or self._is_closed:
+        if found is None or self._is_closed or os.getpid() != self._process:
             partition = self._partition(number)
             with self._lock:
                 made = PartitionWriter(partition, now=self._now)

@@ -16,6 +16,7 @@ from millstream.base.quantity import MIB
 from millstream.eventsourcing.event_index import EventIndex, OffsetRuns
 from millstream.eventsourcing.stored_event import (
     NO_HASH,
+    UNREADABLE,
     BadEventRecord,
     Command,
     decode_event,
@@ -57,6 +58,7 @@ class ReadRecords:
 
     offsets: Sequence[int]
     values: Sequence[bytes]
+    keys: Sequence[bytes | None] | None = None  # only if someone asked for them
 
     def only(self, offsets: Container[int]) -> "ReadRecords":
         places = [at for at, offset in enumerate(self.offsets) if offset in offsets]
@@ -116,6 +118,13 @@ class PartitionState:
 
     def offset_of(self, seq: int) -> int:
         return self.runs.offset_of(seq)
+
+    def offset_behind(self, seq: int) -> int:
+        """Where to read on; at the oldest event, if this one is gone."""
+        if not self.seq:
+            return 0
+        first = self.runs.first_seq
+        return self.offset_of(first) if seq < first else self.offset_of(seq) + 1
 
     # --- take in ------------------------------------------------------------------------------
 
@@ -192,7 +201,7 @@ def decode_for_index(records: ReadRecords, place: str) -> list[IndexedEvent]:
     """Raises BadEventRecord for the first that is none."""
     try:
         return list(map(_decode, records.values))
-    except (msgspec.MsgspecError, TypeError):  # one of them is none: which, and why?
+    except UNREADABLE:  # one of them is none: which, and why?
         return [
             _decode_at(value, f"{place}, offset {offset}")
             for offset, value in zip(records.offsets, records.values, strict=True)
@@ -202,5 +211,5 @@ def decode_for_index(records: ReadRecords, place: str) -> list[IndexedEvent]:
 def _decode_at(value: bytes, place: str) -> IndexedEvent:
     try:
         return _decode(value)
-    except (msgspec.MsgspecError, TypeError) as error:
+    except UNREADABLE as error:
         raise BadEventRecord(place=place, reason=str(error)) from None

@@ -7,11 +7,12 @@ answers or decides again. Also who is refused is answered only then: it may have
 an event that was never committed.
 """
 
+import logging
 import random
 import threading
 import time
 from collections.abc import Callable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from millstream.base.collector import collector_paused
 from millstream.base.errors import MillstreamError, Rejected, Retryable
@@ -30,6 +31,10 @@ GROUP_BYTES_MAX = 16 * MIB
 TRIES_MAX = 30
 PAUSE_SECONDS_MIN, PAUSE_SECONDS_MAX = 0.002, 0.5
 CLOSE_SECONDS = 90.0
+# Clocks of servers that are set by the network differ by less.
+CLOCK_BEHIND_MAX = timedelta(minutes=1)
+
+logger = logging.getLogger(__name__)
 
 
 class PartitionContended(Retryable):
@@ -70,6 +75,7 @@ class PartitionWriter:
         self._new_id = EventIds()
         self._producer: FencedProducer | None = None
         self._term = 0
+        self._has_told_clock = False
 
     # --- of any thread ------------------------------------------------------------------------
 
@@ -183,7 +189,18 @@ class PartitionWriter:
                     asked.outcome = error
                 if staging.size_bytes > GROUP_BYTES_MAX:
                     break
+        if staging.clock_behind > CLOCK_BEHIND_MAX and not self._has_told_clock:
+            self._tell_clock(staging)
         return staging
+
+    def _tell_clock(self, staging: Staging) -> None:
+        self._has_told_clock = True
+        logger.warning(
+            "%s: the clock of this process is %s behind the time of the last event. New events "
+            "get that time until the clock has reached it: set right the clock that is wrong",
+            self._place,
+            staging.clock_behind,
+        )
 
     def _commit(self, staging: Staging, left: Sequence[Asked]) -> None:
         producer, partition = self._producer, self.partition
@@ -269,8 +286,9 @@ class PartitionWriter:
         return [asked for asked in left if asked.outcome is None]
 
     def _answer(self, asked: Asked, outcome: Decided | BaseException) -> None:
-        partition = self.partition
+        found: Receipt | BaseException
         if isinstance(outcome, Decided):
+            partition = self.partition
             found = self._told(outcome, partition.events, partition.state.offset_of)
         else:
             found = outcome

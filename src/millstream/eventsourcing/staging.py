@@ -5,10 +5,11 @@ numbers, its hash and its bytes here. Commit, and `settle` makes it part of the 
 staging, and nothing has happened.
 """
 
+import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
-from itertools import chain
+from datetime import datetime, timedelta
+from itertools import accumulate, chain
 from typing import Any
 
 import msgspec
@@ -31,6 +32,8 @@ from millstream.eventsourcing.stored_event import (
 EVENT_BYTES_MAX = 1_000_000
 COMMAND_ID_LENGTH_MAX = 1_000
 EVENTS_OF_A_DECISION_MAX = 10_000
+# Levels of JSON in a record: a reader has room for some hundreds, fewer where it is called deep.
+EVENT_DEPTH_MAX = 100
 
 NO_META: Mapping[str, Any] = {}
 
@@ -122,7 +125,8 @@ class StreamHead:
 
 
 class Staging:
-    """`records` are streams and values, in order. The state must not change meanwhile, or what
+    """`records` are streams and values, in order; `clock_behind` is how far the last event's time
+    was ahead of the clock. The state must not change meanwhile, or what
     is staged is of no use: the writer that staged it was fenced then."""
 
     def __init__(
@@ -139,6 +143,7 @@ class Staging:
         self.first_seq, self.end = state.seq + 1, state.end
         self.records: list[tuple[str, bytes]] = []
         self.size_bytes = 0
+        self.clock_behind = timedelta()
         self._index = EventIndex()
         self._heads: dict[str, tuple[int, bytes]] = {}
         self._commands: dict[str, tuple[Command, SeenCommand]] = {}
@@ -295,7 +300,10 @@ class Staging:
     def _moment(self) -> datetime:
         """Time does not go back in a partition, whoever's clock it is: as-of reads rely on it."""
         now = self._now()
-        self._at = now if self._at is None else max(now, self._at)
+        if self._at is None or now >= self._at:
+            self._at = now
+        else:
+            self.clock_behind = max(self.clock_behind, self._at - now)
         return self._at
 
     def _staged(self, seqs: Iterable[int]) -> Iterator[StoredEvent]:
@@ -322,20 +330,33 @@ _decode_object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 def _checked_data(event: NewEvent, stream: str) -> msgspec.Raw:
     """What is not JSON would spoil the log for every reader."""
     try:
-        _decode_object(event.data)
-    except (msgspec.MsgspecError, TypeError) as error:
+        data = bytes(event.data)
+        _decode_object(data)
+        data.decode()  # which msgspec does not do
+    except (msgspec.MsgspecError, TypeError, UnicodeDecodeError, RecursionError) as error:
         reason = f"the data of an event {event.type} are no JSON object ({error})"
         raise UnfitEvent(stream=stream, reason=reason) from None
-    data = bytes(event.data)
     return msgspec.Raw(msgspec.json.format(data, indent=-1) if b"\n" in data else data)
 
 
 def _encoded(event: StoredEvent, before: bytes) -> tuple[bytes, bytes]:
     try:
         value, hash = encode_event(event, before)
-    except (TypeError, ValueError, msgspec.MsgspecError) as error:
+    except (TypeError, ValueError, msgspec.MsgspecError, RecursionError) as error:
         reason = f"an event {event.type} cannot be written as JSON ({error})"
         raise UnfitEvent(stream=event.stream, reason=reason) from None
     if len(value) > EVENT_BYTES_MAX:
         raise EventTooLarge(stream=event.stream, type=event.type, size_bytes=len(value))
+    if value.count(b"[") + value.count(b"{") > EVENT_DEPTH_MAX and _depth(value) > EVENT_DEPTH_MAX:
+        reason = f"an event {event.type} has more than {EVENT_DEPTH_MAX} levels of JSON"
+        raise UnfitEvent(stream=event.stream, reason=reason)
     return value, hash
+
+
+_TEXTS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
+_BRACKETS = re.compile(rb"[\[\]{}]")
+
+
+def _depth(value: bytes) -> int:
+    steps = (1 if one in b"[{" else -1 for one in _BRACKETS.findall(_TEXTS.sub(b"", value)))
+    return max(accumulate(steps))

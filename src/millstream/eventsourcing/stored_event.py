@@ -103,6 +103,8 @@ class BadEventRecord(Corrupt):
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(StoredEvent).decode
+# What a decoder raises for a record that is no event; the last one if it is too deep.
+UNREADABLE = (msgspec.MsgspecError, TypeError, RecursionError)
 
 
 def encode_event(event: StoredEvent, before: bytes) -> tuple[bytes, bytes]:
@@ -117,7 +119,7 @@ def decode_event(value: bytes, *, place: str) -> StoredEvent:
     """`place` is told if it is none: topic, partition and offset."""
     try:
         return _decode(value)
-    except (msgspec.MsgspecError, TypeError) as error:
+    except UNREADABLE as error:
         raise BadEventRecord(place=place, reason=str(error)) from None
 
 
@@ -125,7 +127,7 @@ def decode_events(values: Sequence[bytes], *, place: str) -> list[StoredEvent]:
     """As fast as it goes."""
     try:
         return list(map(_decode, values))
-    except (msgspec.MsgspecError, TypeError):  # one of them is none: which, and why?
+    except UNREADABLE:  # one of them is none: which, and why?
         return [decode_event(value, place=place) for value in values]
 
 

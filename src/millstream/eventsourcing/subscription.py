@@ -39,10 +39,15 @@ FOLLOWING = {
 
 
 class Place(NamedTuple):
-    """The last event seen, 0 if none was; and the offset to go on from."""
+    """The last event seen, 0 if none was; the offset to go on from; and the number up to which
+    those to come are left out, if it is not reached yet."""
 
     seq: int = 0
     offset: int = 0
+    behind: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.seq}@{self.offset}" + (f">{self.behind}" if self.behind else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +57,7 @@ class Token:
     places: Mapping[int, Place] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        return ",".join(f"{p}:{seq}@{offset}" for p, (seq, offset) in sorted(self.places.items()))
+        return ",".join(f"{number}:{place}" for number, place in sorted(self.places.items()))
 
     @classmethod
     def read(cls, text: str) -> Self:
@@ -64,8 +69,9 @@ class Token:
 
 def _read_place(text: str) -> tuple[int, Place]:
     partition, _, rest = text.partition(":")
-    seq, _, offset = rest.partition("@")
-    return int(partition), Place(int(seq), int(offset))
+    seq, _, rest = rest.partition("@")
+    offset, _, behind = rest.partition(">")
+    return int(partition), Place(int(seq), int(offset), int(behind or 0))
 
 
 class BadToken(Rejected):
@@ -102,6 +108,7 @@ class Subscription(Closing):
     ) -> None:
         self._log, self._where, self._timeout = log, where, timeout
         self._places = dict((after or Token()).places)
+        self._behind = {number: one.behind for number, one in self._places.items() if one.behind}
         self._come: deque[tuple[int, int, StoredEvent]] = deque()
         self._ends = {} if follow else self._committed_ends()
         self._is_following, self._is_closed = follow, False
@@ -114,7 +121,8 @@ class Subscription(Closing):
 
     @property
     def token(self) -> Token:
-        return Token(dict(self._places))
+        places, behind = self._places.items(), self._behind
+        return Token({number: one._replace(behind=behind.get(number, 0)) for number, one in places})
 
     def __iter__(self) -> Self:
         return self
@@ -178,9 +186,17 @@ class Subscription(Closing):
         while self._come:
             number, offset, event = self._come.popleft()
             self._places[number] = Place(event.seq, offset)
+            if self._behind and self._is_left_out(number, event.seq):
+                continue
             if self._where is None or self._where.matches(event.type, event.tags):
                 return event
         return None
+
+    def _is_left_out(self, number: int, seq: int) -> bool:
+        behind = self._behind.get(number, 0)
+        if seq >= behind:
+            self._behind.pop(number, None)
+        return seq <= behind
 
     def _fill(self, wait: float) -> None:
         if self._is_closed:

@@ -4,7 +4,7 @@ missed."""
 import pytest
 
 from millstream.eventsourcing.partition_state import PartitionState, ReadRecords
-from millstream.eventsourcing.stored_event import BadEventRecord
+from millstream.eventsourcing.stored_event import BadEventRecord, decode_event, decode_events
 
 HASH = "0" * 64
 
@@ -43,6 +43,16 @@ def taken(*values: bytes | None) -> PartitionState:
 def test_a_record_that_is_no_event_or_does_not_follow_is_told(second: bytes | None) -> None:
     with pytest.raises(BadEventRecord, match=r"t\[0\], (offset 8|stream A)"):
         taken(value(1, 1), second)
+
+
+def test_a_record_that_is_too_deep_to_be_read_is_told() -> None:
+    deep = value(2, 2).replace(b'"data":{}', b'"data":{"a":' + b"[" * 5_000 + b"]" * 5_000 + b"}")
+    with pytest.raises(BadEventRecord, match=r"t\[0\], offset 8"):
+        taken(value(1, 1), deep)
+    with pytest.raises(BadEventRecord, match="here"):
+        decode_event(deep, place="here")
+    with pytest.raises(BadEventRecord, match="here"):
+        decode_events([value(1, 1), deep], place="here")
 
 
 def test_numbers_begin_with_one() -> None:
