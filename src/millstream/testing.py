@@ -9,25 +9,35 @@
         steps.add("clicks", {"url": "/a"}, {"url": "/a"})
         steps.expect([{"url": "/a", "clicks": 2}])
 
-Pytest finds them by itself (entry point `pytest11`); docs/guides/testing.md has all steps.
+Pytest finds them by itself (entry point `pytest11`); docs/guides/testing.md has all steps. Beside
+them two functions for aggregates, which need no broker:
+
+    from millstream.testing import folded, forgotten
+
+    assert folded(Membership, forgotten(Registered("ada", "ada@example.org"))).moves == 0
 """
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import pytest
 
 if TYPE_CHECKING:
     from millstream.embedded import Broker
+    from millstream.eventsourcing.aggregate import Aggregate
     from millstream.processing.session import SparkSession
     from millstream.processing.steps.stage import Stage
 
 TOPIC_NAME_LENGTH_MAX = 200
+
+AggregateT = TypeVar("AggregateT", bound="Aggregate")
+EventT = TypeVar("EventT")
 
 
 @pytest.fixture(scope="session")
@@ -77,3 +87,25 @@ def millstream_steps(
     stage = Stage(millstream_session, millstream_broker.bootstrap, tmp_path)
     yield stage
     stage.close()
+
+
+def folded(kind: type[AggregateT], *events: object) -> AggregateT:
+    """The aggregate as these events make it. Its commands can be called: they yield events."""
+    from millstream.eventsourcing.aggregate import fold
+    from millstream.eventsourcing.event_types import NO_KEYS
+
+    aggregate = kind("test")
+    for version, event in enumerate(events, 1):
+        fold(aggregate, (event, NO_KEYS), version=version, stream=f"{kind.__name__}:test")
+    return aggregate
+
+
+def forgotten(event: EventT) -> EventT:
+    """The event as it is read when everybody in it was forgotten. None was not sealed: it stays."""
+    from millstream.eventsourcing.declared_event import facts_of
+    from millstream.eventsourcing.personal import FORGOTTEN, personal_fields
+
+    facts = facts_of(type(event))
+    fields = personal_fields(type(event), None if facts is None else facts.subject)
+    gone = {one.name: FORGOTTEN for one in fields if getattr(event, one.name) is not None}
+    return cast(EventT, dataclasses.replace(cast(Any, event), **gone))

@@ -32,3 +32,4 @@ def test_the_code_of_the_guide_does_what_it_says(
     assert after[4].startswith("refused: subject ")
     assert after[5:] == ["ada@example.net", "(forgotten)"]
     assert (tmp_path / "shop.millstream.keyring").stat().st_mode & 0o777 == 0o700
+    space["test_a_member_who_was_forgotten_keeps_the_plan_and_can_move"]()

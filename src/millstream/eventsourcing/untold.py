@@ -1,7 +1,8 @@
 """What is told of an error where events are personal: what kind it is and where, not its words.
 
-Errors get into answers, dead letters and diagnostics, which no erasure reaches; and a KeyError says
-the key that was not there. What a program says in a `Rejected` of its own is its own affair. Pure.
+Errors get into diagnostics, which no erasure reaches; and a KeyError says the key that was not
+there. What a program raises of its own is its own affair; what of it goes over a topic is decided
+in `command_topic.py`. Pure.
 """
 
 import re
