@@ -16,5 +16,17 @@ def test_spark_comes_with_the_protobuf_that_its_state_needs() -> None:
     assert pyspark.origin is not None
     messages = Path(pyspark.origin).parent / "sql/streaming/proto/StateMessage_pb2.py"
     (version,) = GENERATED_FOR.findall(messages.read_text(encoding="utf-8"))
-    extras = tomllib.loads(PROJECT.read_text(encoding="utf-8"))["project"]["optional-dependencies"]
-    assert f"protobuf>={version}" in extras["spark"]
+    assert f"protobuf>={version}" in extras()["spark"]
+
+
+def test_the_demo_comes_with_all_that_it_shows() -> None:
+    """Events and SQL over views too: without them its figures stay empty."""
+    (itself,) = (one for one in extras()["demo"] if one.startswith("millstream["))
+    brought = set(itself.removeprefix("millstream[").removesuffix("]").split(","))
+    assert {"eventsourcing", "postgres", "spark", "sql", "web"} <= brought
+
+
+def extras() -> dict[str, list[str]]:
+    project = tomllib.loads(PROJECT.read_text(encoding="utf-8"))["project"]
+    found: dict[str, list[str]] = project["optional-dependencies"]
+    return found

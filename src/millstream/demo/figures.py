@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from millstream.base.errors import MillstreamError
+from millstream.views.sql import SqlNotInstalled
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer
@@ -146,6 +147,8 @@ class Figures:
         """Nothing while the view is not there yet."""
         try:
             rows = self._view(name).sql(text)
+        except SqlNotInstalled:
+            raise
         except MillstreamError:
             return None
         return dict(rows[0]) if rows else None
