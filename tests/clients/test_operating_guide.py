@@ -2,7 +2,6 @@
 
 import os
 import re
-import select
 import signal
 import subprocess
 import sys
@@ -14,6 +13,7 @@ import pytest
 import millstream.broker.metrics.families  # noqa: F401  # fills the table of families
 from millstream.broker.metrics.family import FAMILIES
 from tests.support.apache_kafka import free_ports
+from tests.support.readable import is_readable
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "operating.md"
 JOB_METRICS = GUIDE.parents[1] / "job_metrics.md"
@@ -58,7 +58,7 @@ class Terminals:
             text=True,
         )
         assert self.broker.stdout is not None
-        assert select.select([self.broker.stdout], [], [], WITHIN_S)[0], "it does not start"
+        assert is_readable(self.broker.stdout, WITHIN_S), "it does not start"
         assert " ready on " in self.broker.stdout.readline()
         return []
 

@@ -2,7 +2,6 @@
 
 import os
 import re
-import select
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,6 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+
+from tests.support.readable import is_readable
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "security.md"
 BLOCK = re.compile(r"```(console|toml)\n(.*?)```", re.DOTALL)
@@ -31,7 +32,7 @@ def running_broker(folder: Path, env: dict[str, str]) -> Iterator[None]:
     process = subprocess.Popen(BROKER.split(), cwd=folder, env=env, stdout=subprocess.PIPE)
     try:
         assert process.stdout is not None
-        assert select.select([process.stdout], [], [], WITHIN_S)[0], "the broker is not ready"
+        assert is_readable(process.stdout, WITHIN_S), "the broker is not ready"
         assert b"ready on 127.0.0.1:" in process.stdout.readline()
         yield
     finally:

@@ -676,6 +676,8 @@ def _set_standby(database: CapturedPostgres, name: str) -> None:
     )
     shown = [(name,)]
     eventually(lambda: database.ask("SHOW synchronous_standby_names") == shown, what=name)
+    # Commits wait from when the checkpointer has read the settings, which it does before its work.
+    database.execute("CHECKPOINT", session="settings")
 
 
 def test_a_chunk_of_a_quiet_server_closes(database: CapturedPostgres, follow: Follow) -> None:

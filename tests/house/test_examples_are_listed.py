@@ -2,6 +2,7 @@
 
 import ast
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,11 @@ def test_the_page_of_code_in_the_readme_is_the_example() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     assert f"```python\n{code}```" in readme
     assert f"```\n{promised('one_page')}```" in readme
+
+
+def test_no_example_hides_a_module_of_python() -> None:
+    """A directory with an `encodings.py` on its path keeps Python from starting."""
+    assert {path.stem for path in EXAMPLES.glob("*.py")} & sys.stdlib_module_names == set()
 
 
 def test_everything_that_is_listed_is_there() -> None:

@@ -19,7 +19,7 @@ FULL = [
     "change_feed",
     "device_clocks",
     "distinct_and_top",
-    "encodings",
+    "value_encodings",
     "hopping_windows",
     "job_to_topic",
     "join_as_of",

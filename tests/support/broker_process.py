@@ -2,7 +2,6 @@
 
 import os
 import re
-import select
 import signal
 import subprocess
 import sys
@@ -10,6 +9,8 @@ import time
 from pathlib import Path
 from types import TracebackType
 from typing import Self
+
+from tests.support.readable import is_readable
 
 READY_SECONDS_MAX = 20.0
 STOP_SECONDS_MAX = 20.0
@@ -68,7 +69,7 @@ class BrokerProcess:
                 self._command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=stderr
             )
         assert self.process.stdout is not None
-        ready, _, _ = select.select([self.process.stdout], [], [], READY_SECONDS_MAX)
+        ready = is_readable(self.process.stdout, READY_SECONDS_MAX)
         self.ready_line = self.process.stdout.readline() if ready else b""
         if match := READY_LINE.fullmatch(self.ready_line):
             self.bootstrap = match[1].decode()

@@ -1,7 +1,6 @@
 """`millstream serve` as a process of its own, on a free port of loopback."""
 
 import os
-import select
 import signal
 import subprocess
 import sys
@@ -9,6 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Self
+
+from tests.support.readable import is_readable
 
 WITHIN_S = 60.0
 
@@ -35,7 +36,7 @@ class ServeProcess:
             text=True,
         )
         assert self.process.stdout is not None
-        assert select.select([self.process.stdout], [], [], WITHIN_S)[0], "it does not start"
+        assert is_readable(self.process.stdout, WITHIN_S), "it does not start"
         line = self.process.stdout.readline()
         assert " on http" in line, f"{line}{self._said()}"
         self.url = line.rsplit(" ", 1)[1].strip()

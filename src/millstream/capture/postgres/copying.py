@@ -37,13 +37,14 @@ def copied(
 
 
 def _rows(pg: Any) -> Iterator[memoryview]:
-    take, socket = pg.get_copy_data, pg.socket
+    take, readable = pg.get_copy_data, select.poll()  # select ends at file number 1,023
+    readable.register(pg.socket, select.POLLIN)
     while True:
         length, row = take(1)  # 1: do not wait
         if length > 0:
             yield row
         elif length == _NOTHING_NOW:
-            select.select([socket], [], [])
+            readable.poll()
             pg.consume_input()
         else:
             return

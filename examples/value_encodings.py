@@ -1,6 +1,6 @@
 """Typed topics in JSON, Avro and Protobuf: the same row, three ways to write it, one job for all.
 
-    python examples/encodings.py
+    python examples/value_encodings.py
 
 Schemas are kept in a topic and compared: a change that would break readers is refused. It prints
 
