@@ -25,6 +25,26 @@ Config = Annotated[
         help="A topic config, such as retention.ms=30d or segment.bytes=64MiB. Repeatable.",
     ),
 ]
+OnlyJobs = Annotated[
+    list[str] | None, typer.Option("--only", metavar="NAME", help="Run this job. Repeatable.")
+]
+RebuildJobs = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--rebuild",
+        metavar="JOB",
+        help="Start this job over from the start of its topics. Readers of its view see the "
+        "former one, kept current, until the new one has caught up. Repeatable.",
+    ),
+]
+MetricsListen = Annotated[
+    str | None,
+    typer.Option(
+        "--metrics-listen",
+        metavar="HOST:PORT",
+        help="Serve the jobs' progress for Prometheus, on loopback.",
+    ),
+]
 
 WORDS_FOR_MINUS_ONE = ("forever", "unlimited")
 

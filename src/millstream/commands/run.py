@@ -9,7 +9,7 @@ import typer
 
 from millstream.base.errors import Rejected
 from millstream.commands.job_lines import shown_jobs
-from millstream.commands.options import BadOption, Json
+from millstream.commands.options import BadOption, Json, MetricsListen, OnlyJobs, RebuildJobs
 from millstream.commands.output import counted, print_json, print_table, say
 from millstream.settings import parse_address
 
@@ -29,25 +29,14 @@ def run(
     once: Annotated[
         bool, typer.Option("--once", help="Process what is there now, then end.")
     ] = False,
-    only: Annotated[
-        list[str] | None,
-        typer.Option("--only", metavar="NAME", help="Run this job. Repeatable."),
-    ] = None,
+    only: OnlyJobs = None,
     check: Annotated[
         bool,
         typer.Option(
             "--check", help="Say for each job whether it can go on from its checkpoint; run none."
         ),
     ] = False,
-    rebuild: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--rebuild",
-            metavar="JOB",
-            help="Start this job over from the start of its topics. Readers of its view see the "
-            "former one, kept current, until the new one has caught up. Repeatable.",
-        ),
-    ] = None,
+    rebuild: RebuildJobs = None,
     repeat_side_effects: Annotated[
         bool,
         typer.Option(
@@ -56,14 +45,7 @@ def run(
             "again.",
         ),
     ] = False,
-    metrics_listen: Annotated[
-        str | None,
-        typer.Option(
-            "--metrics-listen",
-            metavar="HOST:PORT",
-            help="Serve the jobs' progress for Prometheus, on loopback.",
-        ),
-    ] = None,
+    metrics_listen: MetricsListen = None,
     json: Json = False,
 ) -> None:
     """Run the jobs of an application until Ctrl-C.

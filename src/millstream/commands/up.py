@@ -18,7 +18,7 @@ import typer
 from millstream.base.errors import MillstreamError, Rejected
 from millstream.commands.http_terms import HttpTerms, http_terms, served
 from millstream.commands.job_lines import Look, shown_jobs
-from millstream.commands.options import BadOption, Json
+from millstream.commands.options import BadOption, Json, MetricsListen, OnlyJobs, RebuildJobs
 from millstream.commands.output import counted, say, terminate_as_interrupt
 from millstream.commands.run import metrics_served
 from millstream.settings import ClientSettings, is_given, parse_address
@@ -62,27 +62,9 @@ def up(
             "loopback there must be one.",
         ),
     ] = None,
-    only: Annotated[
-        list[str] | None,
-        typer.Option("--only", metavar="NAME", help="Run this job. Repeatable."),
-    ] = None,
-    rebuild: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--rebuild",
-            metavar="JOB",
-            help="Start this job over from the start of its topics. Readers of its view see the "
-            "former one, kept current, until the new one has caught up. Repeatable.",
-        ),
-    ] = None,
-    metrics_listen: Annotated[
-        str | None,
-        typer.Option(
-            "--metrics-listen",
-            metavar="HOST:PORT",
-            help="Serve the jobs' progress for Prometheus, on loopback.",
-        ),
-    ] = None,
+    only: OnlyJobs = None,
+    rebuild: RebuildJobs = None,
+    metrics_listen: MetricsListen = None,
     json: Json = False,
 ) -> None:
     """Start all of an application, until Ctrl-C.

@@ -106,21 +106,6 @@ class Aggregates(Protocol):
         """As of a version, or of now; None if there is no such stream."""
 
 
-class NoAggregates:
-    """Of an application that has none: its console has no page for them."""
-
-    def kinds(self) -> Sequence[AggregateSeen]:
-        return ()
-
-    def streams(self, kind: str, *, starts_with: str, limit: int) -> Sequence[StreamSeen]:
-        return ()
-
-    def history(
-        self, kind: str, stream: str, *, version: int | None, limit: int
-    ) -> StreamHistory | None:
-        return None
-
-
 class Source(Protocol):
     """All of it, for one console."""
 
