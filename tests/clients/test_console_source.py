@@ -183,5 +183,5 @@ def test_a_flow_is_what_was_declared(app: App, shown: ShownApp) -> None:
         (Node("job", "alerted"), Node("topic", "alerts")),
     }
     assert [one.status for one in shown.declared.jobs()] == [None, None]
-    assert [one.name for one in shown.declared.captures()] == ["shopdb"]
+    assert "shopdb" in [one.name for one in shown.declared.captures()]
     assert shown.declared.view_place("per_url").endswith("per_url.sqlite")

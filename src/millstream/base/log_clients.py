@@ -13,11 +13,13 @@ from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPar
 from millstream.base import librdkafka
 from millstream.base.errors import MillstreamError, Rejected, Retryable
 from millstream.base.librdkafka import admin_api
+from millstream.base.offsets import OffsetRange
 
 Client = Mapping[str, Any]  # librdkafka's settings, with bootstrap.servers
 
 # A broker that was killed and has much to check is back within this.
 PATIENCE_SECONDS = 60.0
+ANSWER_SECONDS = 5.0
 PAUSE_SECONDS = 0.05
 BROKERS_DEFAULT = -1
 FENCED = librdkafka.FENCED | {"_FATAL"}  # what a producer says once it was told so before
@@ -93,6 +95,26 @@ def error_from(error: KafkaError, client: Client, *, doing: str) -> MillstreamEr
     if error.retriable() or error.txn_requires_abort() or error.name() in PASSING:
         return LogNotReached(brokers=str(client["bootstrap.servers"]), doing=doing, reason=reason)
     return LogRefused(doing=doing, reason=reason)
+
+
+def offset_bounds(
+    consumer: Any, place: TopicPartition, client: Client, *, patience_s: float = PATIENCE_SECONDS
+) -> OffsetRange:
+    """From the oldest record to the end that this consumer may see, as of now.
+
+    Waits for a broker that starts again, and until a new topic's leader knows that it is one.
+    """
+    until = time.monotonic() + patience_s
+    answer_s = min(ANSWER_SECONDS, patience_s)
+    while True:
+        try:
+            with translated(client, doing=f"read {place.topic}[{place.partition}]"):
+                start, end = consumer.get_watermark_offsets(place, timeout=answer_s, cached=False)
+            return OffsetRange(start=start, end=end)
+        except LogNotReached:
+            if time.monotonic() > until:
+                raise
+            time.sleep(PAUSE_SECONDS)
 
 
 class Topics:

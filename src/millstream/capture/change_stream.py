@@ -23,8 +23,10 @@ from millstream.base.log_clients import (
     Client,
     client_config,
     error_from,
+    offset_bounds,
     translated,
 )
+from millstream.base.offsets import OffsetRange
 from millstream.capture.recorded_change import (
     NOW,
     BadToken,
@@ -163,27 +165,25 @@ class ChangeStream(Closing):
         known = self._consumer.list_topics(timeout=PATIENCE_SECONDS).topics
         if self.topic not in known:
             return False
-        bounds = {number: self._bounds(number) for number in known[self.topic].partitions}
+        bounds = {
+            number: offset_bounds(self._consumer, TopicPartition(self.topic, number), self._client)
+            for number in known[self.topic].partitions
+        }
         self._offsets = self._first_offsets(bounds)
-        self._ends = {number: end for number, (_, end) in bounds.items()}
+        self._ends = {number: within.end for number, within in bounds.items()}
         self._consumer.assign(
             [TopicPartition(self.topic, *place) for place in self._offsets.items()]
         )
         return True
 
-    def _bounds(self, number: int) -> tuple[int, int]:
-        place = TopicPartition(self.topic, number)
-        start, end = self._consumer.get_watermark_offsets(place, timeout=PATIENCE_SECONDS)
-        return int(start), int(end)
-
-    def _first_offsets(self, bounds: Mapping[int, tuple[int, int]]) -> dict[int, int]:
+    def _first_offsets(self, bounds: Mapping[int, OffsetRange]) -> dict[int, int]:
         if self._since == NOW:
-            return {number: end for number, (_, end) in bounds.items()}
-        starts = {number: start for number, (start, _) in bounds.items()}
+            return {number: within.end for number, within in bounds.items()}
+        starts = {number: within.start for number, within in bounds.items()}
         given = {} if self._since is None else offsets_in(self._since, self.topic)
         if not given.keys() <= starts.keys():
             raise BadToken(token=str(self._since), topic=self.topic)
-        if any(offset > bounds[number][1] for number, offset in given.items()):
+        if any(offset > bounds[number].end for number, offset in given.items()):
             raise ChangesGone(topic=self.topic, token=self._since)
         return starts | given
 

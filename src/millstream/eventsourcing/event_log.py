@@ -22,7 +22,7 @@ from millstream.base.log_clients import (
     Topics,
     client_config,
     error_from,
-    translated,
+    offset_bounds,
 )
 from millstream.base.offsets import OffsetRange
 from millstream.eventsourcing.partition_state import ReadRecords
@@ -72,18 +72,8 @@ class EventLog:
 
     def committed(self, partition: int) -> OffsetRange:
         """From the oldest record to where every transaction before has ended, as of now."""
-        until = time.monotonic() + PATIENCE_SECONDS
-        place = TopicPartition(self.topic, partition)
         with self._lent(is_narrow=True) as consumer:
-            while True:
-                try:
-                    with translated(self.client, doing=f"read {self.place(partition)}"):
-                        found = consumer.get_watermark_offsets(place, timeout=5.0, cached=False)
-                    return OffsetRange(start=found[0], end=found[1])
-                except Retryable:  # a broker that starts again, or a new topic
-                    if time.monotonic() > until:
-                        raise
-                    time.sleep(0.05)
+            return offset_bounds(consumer, TopicPartition(self.topic, partition), self.client)
 
     def await_committed(self, partition: int, end: int) -> None:
         """Kafka answers a commit before its markers are written: until all readers see it."""

@@ -16,6 +16,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from millstream.base.closing import Closing
 from millstream.base.errors import Rejected, Retryable
+from millstream.base.log_clients import LogNotReached, LogRefused, offset_bounds
 from millstream.base.schema import Schema
 from millstream.schemas.declaration import Declared, schema_of
 from millstream.schemas.schema_book import Proposal, SchemaBook, SchemaVersion
@@ -152,14 +153,19 @@ class SchemaTopic(Closing):
         try:
             self._refresh()
         except KafkaException as error:
-            reason = error.args[0].str()
-            raise self._unavailable(doing="read", reason=reason) from None
+            raise self._unavailable(doing="read", reason=error.args[0].str()) from None
+        except (LogNotReached, LogRefused) as error:
+            raise self._unavailable(doing="read", reason=error.reason) from None
 
     def _refresh(self) -> None:
         if self._consumer is None:
             self._consumer = self._open_consumer()
-        place = TopicPartition(self.name, 0)
-        _, end = self._consumer.get_watermark_offsets(place, timeout=self._timeout_s)
+        end = offset_bounds(
+            self._consumer,
+            TopicPartition(self.name, 0),
+            self._client,
+            patience_s=self._timeout_s,
+        ).end
         deadline = monotonic() + self._timeout_s
         while self._read_to < end:
             message = self._consumer.poll(POLL_SECONDS)

@@ -23,6 +23,7 @@ from millstream.base.log_clients import (
     LogNotReached,
     client_config,
     error_from,
+    offset_bounds,
     translated,
 )
 from millstream.capture.envelope import TRUNCATED_KEY
@@ -72,9 +73,7 @@ class SweptTopics:
             self._lookup = _consumer(self._client, isolation="read_uncommitted")
         with translated(self._client, doing=f"ask where {topic} ends"):
             return tuple(
-                self._lookup.get_watermark_offsets(
-                    TopicPartition(topic, number), PATIENCE_SECONDS, cached=False
-                )[1]
+                offset_bounds(self._lookup, TopicPartition(topic, number), self._client).end
                 for number in _partitions(self._lookup, topic)
             )
 
