@@ -20,7 +20,13 @@ from millstream.declared_views import DeclaredViews
 from millstream.processing.jobs.catalog import Catalog
 from millstream.processing.jobs.checkpoints import JobDirectory, NothingBefore
 from millstream.processing.jobs.job import Job, ToFunction, ToTopic, ToView
-from millstream.processing.jobs.job_status import JobStatus, StatusFiles, read_status
+from millstream.processing.jobs.job_status import (
+    JobStatus,
+    StatusFiles,
+    ask_restart,
+    is_restart_asked,
+    read_status,
+)
 from millstream.publishing import make_declared_topic
 from millstream.schemas.registration import settle_reader, settle_writer
 from millstream.schemas.schema_topic import SchemaTopic
@@ -60,6 +66,15 @@ class NoJobs(Rejected):
             "or @app.sink(write)"
         )
         self.app = app
+
+
+class NobodyRunsIt(Rejected):
+    def __init__(self, *, job: str) -> None:
+        super().__init__(
+            f"nobody runs job {job} on this machine now, so it cannot begin again: start it with "
+            "`millstream up` or `millstream run`"
+        )
+        self.job = job
 
 
 class NotChosen(Rejected):
@@ -129,12 +144,14 @@ class Jobs:
         verify: float | None = None,
         look: "Callable[[list[JobProgress]], None] | None" = None,
         one_by_one: bool = False,
+        stays: bool = False,
     ) -> "list[JobProgress]":
         """Run the jobs until they are done (`once`) or stopped; raises for those that failed.
 
         `verify`: how many percent of the keys of a rebuilt view are compared with a recomputation
         before it is served; of runs over what is there. `one_by_one`: each starts when the one
-        before has done its first batch, so that the first is there soon.
+        before has done its first batch, so that the first is there soon. `stays`: until stopped,
+        also when all have failed: they may be asked to begin again.
         """
         chosen, anew = self._chosen(only), {self._catalog.job(name).name for name in rebuild}
         if left_out := anew - {job.name for job in chosen}:
@@ -145,7 +162,9 @@ class Jobs:
         supervisor = self._supervise(chosen, once=once, rebuild=anew, verify=verify)
         if self._stopping.is_set():  # while Spark started
             supervisor.stop()
-        supervisor.run(look=self._told_to_others(look), one_by_one=one_by_one)
+        for job in chosen:
+            is_restart_asked(self._jobs_directory, job.name)  # of a run before
+        supervisor.run(look=self._told_to_others(look), one_by_one=one_by_one, stays=stays)
         if supervisor.failures:
             raise JobsFailed(failures=supervisor.failures)
         return supervisor.progress
@@ -153,11 +172,16 @@ class Jobs:
     def _told_to_others(
         self, look: "Callable[[list[JobProgress]], None] | None"
     ) -> "Callable[[list[JobProgress]], None]":
-        """Also keeps the files that other processes see the jobs by."""
-        files = StatusFiles(self._data.absolute() / JOBS_DIRECTORY, system_clock)
+        """Also keeps the files that other processes see the jobs by, and does what they ask."""
+        directory, supervisor = self._jobs_directory, self._supervisor
+        assert supervisor is not None  # it is what looks
+        files = StatusFiles(directory, system_clock)
 
         def look_and_tell(progress: "list[JobProgress]") -> None:
             files.look(progress)
+            for one in progress:
+                if is_restart_asked(directory, one.job):
+                    supervisor.restart(one.job)
             if look is not None:
                 look(progress)
 
@@ -165,7 +189,19 @@ class Jobs:
 
     def status(self, job: str) -> JobStatus | None:
         """How a job gets on, in whichever process of this machine it runs; None: it never did."""
-        return read_status(self._data.absolute() / JOBS_DIRECTORY, job)
+        return read_status(self._jobs_directory, job)
+
+    def restart(self, job: str) -> None:
+        """Ask whoever runs a job on this machine to begin it again from its checkpoint, with the
+        code that it has: also one that has failed for good. Does not wait."""
+        status = self.status(self._catalog.job(job).name)
+        if status is None or not status.is_attended(now_ms=system_clock()):
+            raise NobodyRunsIt(job=job)
+        ask_restart(self._jobs_directory, job)
+
+    @property
+    def _jobs_directory(self) -> Path:
+        return self._data.absolute() / JOBS_DIRECTORY
 
     def _supervise(
         self, jobs: list[Job], *, once: bool, rebuild: set[str], verify: float | None
@@ -271,7 +307,7 @@ class Jobs:
                 directory.forget()
 
     def _directory(self, job: str) -> JobDirectory:
-        return JobDirectory(self._data.absolute() / JOBS_DIRECTORY / job, job=job)
+        return JobDirectory(self._jobs_directory / job, job=job)
 
     def told(self, job: str) -> str:
         """How a job is, in a sentence, for who waits for its view."""
@@ -318,7 +354,7 @@ class Jobs:
             session=session,
             brokers=str(config["bootstrap.servers"]),
             client={name: str(config[name]) for name in config if name not in NOT_FOR_TASKS},
-            directory=self._data.absolute() / JOBS_DIRECTORY,
+            directory=self._jobs_directory,
             open_view=self._open_view,
             is_served=self._is_served,
             open_rows=lambda job, generation: self._views.store_of(job).reader(generation),

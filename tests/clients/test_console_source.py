@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer
 
+from millstream import Aggregate, event
 from millstream.app import App
 from millstream.base.librdkafka import admin_api
 from millstream.commands.connecting import GroupNotFound, TopicNotFound
@@ -20,6 +21,21 @@ from tests.support.waiting import eventually
 
 WITHIN_S = 60.0
 PARTITIONS = 3
+
+
+@event
+class Counted:
+    units: int
+
+
+class Stock(Aggregate):
+    on_hand = 0
+
+    def count(self, units: int) -> Iterator[Counted]:
+        yield Counted(units)
+
+    def on_Counted(self, event: Counted) -> None:  # noqa: N802  # named after its event
+        self.on_hand = event.units
 
 
 @pytest.fixture(params=["millstream", pytest.param("kafka", marks=pytest.mark.full)])
@@ -162,13 +178,14 @@ def test_dead_letters_are_seen_and_put_back(shown: ShownApp, brokers: str) -> No
 def test_a_flow_is_what_was_declared(app: App, shown: ShownApp) -> None:
     app.topic("clicks")
     app.capture("sqlite:///none.db", tables=["orders"], name="shopdb")
+    app.aggregates(Stock)
 
     @app.view(key="url")
     def per_url(clicks: Any, orders: Any) -> Any:
         return clicks
 
     @app.job(to="alerts")
-    def alerted(per_url: Any) -> Any:
+    def alerted(per_url: Any, events: Any) -> Any:
         return per_url
 
     flow = shown.declared.flow()
@@ -180,6 +197,8 @@ def test_a_flow_is_what_was_declared(app: App, shown: ShownApp) -> None:
         (orders, job),
         (job, view),
         (view, Node("job", "alerted")),
+        (Node("aggregate", "Stock"), Node("topic", "shop.events")),
+        (Node("topic", "shop.events"), Node("job", "alerted")),
         (Node("job", "alerted"), Node("topic", "alerts")),
     }
     assert [one.status for one in shown.declared.jobs()] == [None, None]

@@ -202,6 +202,7 @@ class MemoryDeclared:
             load=[{"table": "orders", "phase": "copying", "rows": 50, "rows_estimate": 200}],
         )
         self.is_stale = False
+        self.restarted: list[str] = []
 
     def flow(self) -> Flow:
         capture, orders, clicks = (
@@ -244,6 +245,9 @@ class MemoryDeclared:
         )
         return [sales, mails]
 
+    def restart(self, job: str) -> None:
+        self.restarted.append(job)
+
     def view_place(self, view: str) -> str:
         return f"a file of {view}"
 
@@ -255,7 +259,7 @@ class MemoryAggregates:
         return [AggregateSeen(name="Stock", topic="stock", events=("Received", "Sold"))]
 
     def streams(self, kind: str, *, starts_with: str, limit: int) -> Sequence[StreamSeen]:
-        there = [StreamSeen(id=name, version=3, changed_ms=NOW_MS) for name in ("tea", "toast/x")]
+        there = [StreamSeen(id=name, version=3) for name in ("tea", "toast/x")]
         return [one for one in there if one.id.startswith(starts_with)][:limit]
 
     def history(

@@ -218,7 +218,13 @@ class _Up:
             if app.catalog.jobs:
                 jobs = counted(len(only or app.catalog.jobs), "job")
                 self._say(f"{jobs}: Spark takes some seconds to start; Ctrl-C ends all")
-                app.jobs.run(only=only, rebuild=rebuild, look=self._looking(look), one_by_one=True)
+                app.jobs.run(
+                    only=only,
+                    rebuild=rebuild,
+                    look=self._looking(look),
+                    one_by_one=True,
+                    stays=True,
+                )
             elif app.captures.declared:
                 app.captures.wait()
             else:

@@ -65,6 +65,8 @@ class ShownDeclarations:
             source = Node("capture", capture.name)
             for name in capture.names:
                 edges[source, self._captured_topic(name, capture, records)] = None
+        for kind in self._app.events.declared:
+            edges[Node("aggregate", kind), Node("topic", self._app.events.topic)] = None
         for name in self._app.catalog.inputs:
             nodes[Node("topic", name)] = None
         for job in self._app.catalog.jobs.values():
@@ -75,12 +77,15 @@ class ShownDeclarations:
         return Flow(nodes=tuple(nodes), edges=tuple(edges))
 
     def _inputs(self, job: Job, records: Mapping[str, CaptureRecords]) -> Iterator[Node]:
-        """A topic of the name comes first, as in the catalog."""
+        """What a name stands for is found in the order of the catalog."""
+        catalog = self._app.catalog
         for name in dict.fromkeys(job.inputs.values()):
-            if name in self._app.catalog.inputs:
+            if name in catalog.inputs:
                 yield Node("topic", name)
             elif (capture := self._capture_of(name)) is not None:
                 yield self._captured_topic(name, capture, records)
+            elif name in catalog.provided and name not in catalog.views:
+                yield Node("topic", self._app.events.topic)
             else:
                 yield Node("view", name)
 
@@ -134,6 +139,9 @@ class ShownDeclarations:
             status=status,
             is_stale=status is not None and status.is_stale(now_ms=self._now_ms()),
         )
+
+    def restart(self, job: str) -> None:
+        self._app.jobs.restart(job)
 
     def view_place(self, view: str) -> str:
         if view not in self._places:

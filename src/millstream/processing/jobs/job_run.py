@@ -80,6 +80,7 @@ class JobRun:
         self._must_reach: Positions = {}
         self._policy = policy or RestartPolicy()
         self._stopping = threading.Event()
+        self._restart_asked = threading.Event()
         self._failures = 0
         self._prepared: PreparedJob | None = None
         self._count_due = 0.0
@@ -99,8 +100,16 @@ class JobRun:
         """Ask it to end; the batch that runs is given up, and repeated by the next start."""
         self._stopping.set()
 
+    def restart(self) -> None:
+        """Ask it to begin again from its checkpoint, at once if it waits after a failure."""
+        self._restart_asked.set()
+
     def run(self) -> None:
-        """Until it is done, stopped, or fails for good. Holds the job's directory meanwhile."""
+        """Until it is done, stopped, or fails for good; then it may be run again. Holds the job's
+        directory meanwhile."""
+        self.failure, self._failures = None, 0
+        self._restart_asked.clear()
+        self._set(error=None)
         directory = JobDirectory(self._around.directory / self.job.name, job=self.job.name)
         try:
             with directory.held():
@@ -138,7 +147,17 @@ class JobRun:
             return False
         restarts = self.progress.restarts + 1
         self._set(state="waiting", error=str(failure), restarts=restarts)
-        self._stopping.wait(delay_ms / SECOND_MS)
+        until = time.monotonic() + delay_ms / SECOND_MS
+        while (left_s := until - time.monotonic()) > 0 and not self._takes_restart():
+            if self._stopping.wait(min(left_s, WATCH_SECONDS)):
+                break
+        return True
+
+    def _takes_restart(self) -> bool:
+        if not self._restart_asked.is_set():
+            return False
+        self._restart_asked.clear()
+        self._failures = 0
         return True
 
     def _fail(self, failure: Failure) -> None:
@@ -146,7 +165,7 @@ class JobRun:
         self._set(state="failed", error=str(failure))
 
     def _run_query(self) -> bool:
-        """False if it ended, and has not caught up: then it runs again."""
+        """False if it ended, and has not caught up, or is to begin again: then it runs again."""
         self._prepared = None
         prepared = self._prepare()
         prepared.require_startable()
@@ -205,6 +224,9 @@ class JobRun:
                 has_caught_up = on_caught_up(has_ended=not is_active)
             if not is_active:
                 return has_caught_up
+            if self._takes_restart():
+                self._set(state="starting", restarts=self.progress.restarts + 1)
+                return False
         return True
 
     def _require_done(self, query: StreamingQuery) -> None:

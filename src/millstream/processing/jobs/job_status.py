@@ -1,7 +1,8 @@
 """How a job gets on, for other processes: a small file beside its checkpoints, `status.json`.
 
 The run that holds the job replaces it every second or so; one that is old says that nobody runs the
-job. Nothing depends on it: it is not synced, and a run goes on if it cannot be written.
+job. Nothing depends on it: it is not synced, and a run goes on if it cannot be written. The other
+way, `restart` is a file by which another process asks the run to begin the job again.
 docs/formats/job_directory.md.
 """
 
@@ -21,6 +22,7 @@ logger = logging.getLogger(__name__)
 
 FORMAT = 1
 STATUS = "status.json"
+RESTART = "restart"
 STATUS_BYTES_MAX = 1 << 20
 WRITE_EVERY_MS = 1_000
 # Ten that failed to come: a driver that collects garbage is still there.
@@ -41,6 +43,13 @@ class JobStatus:
     def is_stale(self, *, now_ms: int) -> bool:
         """Nobody runs the job, or its run cannot write. One that has ended says so itself."""
         return self.progress.state not in ENDED and now_ms - self.at_ms > STALE_MS
+
+    def is_attended(self, *, now_ms: int) -> bool:
+        """Whether a run of this machine looks after the job, be it that it has failed: such a run
+        goes on for the sake of others, and of those who ask it to begin again."""
+        if self.progress.state in ("done", "stopped"):
+            return False
+        return now_ms - self.at_ms <= STALE_MS
 
     def to_json(self) -> bytes:
         found = {
@@ -80,6 +89,19 @@ def read_status(jobs: Path, job: str) -> JobStatus | None:
             return status_from_json(file.read(STATUS_BYTES_MAX))
     except OSError:
         return None
+
+
+def ask_restart(jobs: Path, job: str) -> None:
+    (jobs / job / RESTART).touch()
+
+
+def is_restart_asked(jobs: Path, job: str) -> bool:
+    """True once for what was asked."""
+    try:
+        (jobs / job / RESTART).unlink()
+    except OSError:
+        return False
+    return True
 
 
 class StatusFiles:

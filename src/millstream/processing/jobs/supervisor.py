@@ -33,6 +33,7 @@ class Supervisor:
 
     def __init__(self, runs: Sequence[JobRun]) -> None:
         self._runs = runs
+        self._threads: dict[str, threading.Thread] = {}
         self._stopping = threading.Event()
         self.was_stopped = False  # not: all ended by themselves
 
@@ -48,6 +49,20 @@ class Supervisor:
         self.was_stopped = True
         self._end()
 
+    def restart(self, job: str) -> None:
+        """Also one that has failed for good. One that has not begun yet is about to."""
+        run = next(run for run in self._runs if run.job.name == job)
+        thread = self._threads.get(job)
+        if thread is not None and thread.is_alive():
+            run.restart()
+        elif thread is not None and not self._stopping.is_set():
+            self._begin(run)
+
+    def _begin(self, run: JobRun) -> None:
+        thread = threading.Thread(target=run.run, name=run.job.name, daemon=True)
+        self._threads[run.job.name] = thread
+        thread.start()
+
     def _end(self) -> None:
         self._stopping.set()
         for run in self._runs:
@@ -58,31 +73,32 @@ class Supervisor:
         *,
         look: Look | None = None,
         one_by_one: bool = False,
+        stays: bool = False,
     ) -> None:
         """Until every job is done, or has failed, or `stop`; `look` sees the progress now and then.
 
         In the main thread it also ends by a signal. `one_by_one`: a job starts when the one before
-        has done its first batch. That takes seconds of a core; all at once, all are late.
+        has done its first batch. That takes seconds of a core; all at once, all are late. `stays`:
+        until `stop`, as a job that has failed may be asked to begin again.
         """
-        threads = [
-            threading.Thread(target=run.run, name=run.job.name, daemon=True) for run in self._runs
-        ]
         with self._signals():
             try:
-                self._start(threads, look, one_by_one=one_by_one)
-                self._await(lambda: any(thread.is_alive() for thread in threads), look)
+                self._start(look, one_by_one=one_by_one)
+                self._await(lambda: stays or self._is_any_alive, look)
             finally:
                 self._end()
-            for thread in threads:
+            for thread in self._threads.values():
                 thread.join()
         if look is not None:
             look(self.progress)
 
-    def _start(
-        self, threads: Sequence[threading.Thread], look: Look | None, *, one_by_one: bool
-    ) -> None:
-        for run, thread in zip(self._runs, threads, strict=True):
-            thread.start()
+    @property
+    def _is_any_alive(self) -> bool:
+        return any(thread.is_alive() for thread in self._threads.values())
+
+    def _start(self, look: Look | None, *, one_by_one: bool) -> None:
+        for run in self._runs:
+            self._begin(run)
             if one_by_one:
                 self._await_up(run, look)
 

@@ -1,4 +1,5 @@
-"""What changes something: a record produced, dead letters put back; and the way in and out.
+"""What changes something: a record produced, dead letters put back, a job begun again; and the way
+in and out.
 
 Each is a form of our own pages (`sessions.py`), and ends at a page that shows what was done.
 """
@@ -125,6 +126,16 @@ async def redrive(request: Request, console: Console) -> Response:
         lambda: console.source.queues.redrive(queue, wanted)
     )
     return _seen_at(f"{href('queues', queue)}{with_query({}, redriven=number)}")
+
+
+# --- jobs ---------------------------------------------------------------------------------------
+
+
+async def restart(request: Request, console: Console) -> Response:
+    await _writers_form(request, console)
+    job = request.path_params["job"]
+    await console.serving.calls.ask_broker(lambda: console.source.declared.restart(job))
+    return _seen_at(f"{href('jobs', job)}{with_query({}, restarted=1)}")
 
 
 # --- in and out ---------------------------------------------------------------------------------

@@ -61,6 +61,7 @@ def job(visit: Visit) -> dict[str, Any]:
     rows, lag, state = (visit.watch.series(what, name) for what in ("job", "job lag", "job state"))
     return {
         "job": found,
+        "restarted": visit.number("restarted") is not None,
         "figures": job_figures(found, visit.watch),
         "rows": curve(rows.rates(), width=WIDE, height=HIGH),
         "per_second": rows.rate(),

@@ -200,8 +200,7 @@ class StreamSeen:
     """One aggregate: its identity, and how many events it has."""
 
     id: str
-    version: int | None = None
-    changed_ms: int | None = None
+    version: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -89,6 +89,9 @@ class Declared(Protocol):
 
     def jobs(self) -> Sequence[JobSeen]: ...
 
+    def restart(self, job: str) -> None:
+        """Ask whoever runs it to begin it again; raises if nobody does."""
+
     def view_place(self, view: str) -> str:
         """Where it is kept, in words."""
 

@@ -63,6 +63,7 @@ ACTS: Final = (
     Act(method="GET", path="/console/views/{view}/tail", handler=tail_changes),
     Act(method="POST", path="/console/topics/{topic}/records", handler=actions.produce),
     Act(method="POST", path="/console/queues/{queue}/redrive", handler=actions.redrive),
+    Act(method="POST", path="/console/jobs/{job}/restart", handler=actions.restart),
     Act(method="GET", path=actions.SIGN_IN, handler=actions.sign_in_page),
     Act(method="POST", path=actions.SIGN_IN, handler=actions.sign_in),
     Act(method="POST", path="/console/sign-out", handler=actions.sign_out),

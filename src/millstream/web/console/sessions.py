@@ -41,7 +41,7 @@ class Visitor:
 
 READ_ONLY: Final = (
     "This console is read-only: the server was started without a token. "
-    "Start it with --token-file to produce records and put dead letters back."
+    "Start it with --token-file to produce records, put dead letters back and restart jobs."
 )
 BEARER_ONLY: Final = "Sign in to change something: a token in a header is for the HTTP API."
 

@@ -11,10 +11,12 @@ from millstream.processing.jobs.job_status import (
     WRITE_EVERY_MS,
     JobStatus,
     StatusFiles,
+    ask_restart,
+    is_restart_asked,
     read_status,
     status_from_json,
 )
-from millstream.processing.jobs.progress import JobProgress
+from millstream.processing.jobs.progress import JobProgress, JobState
 
 PROGRESS = JobProgress(job="sales", state="running", batch=4, rows=10, lag={"clicks": 3}, late=2)
 
@@ -118,3 +120,29 @@ def _rows(jobs: Path) -> int:
     found = read_status(jobs, "sales")
     assert found is not None
     return found.progress.rows
+
+
+@pytest.mark.parametrize(
+    ("state", "age_ms", "is_attended"),
+    [
+        ("running", 0, True),
+        ("waiting", STALE_MS, True),
+        ("failed", 0, True),  # its run goes on, and tells so
+        ("failed", STALE_MS + 1, False),
+        ("running", STALE_MS + 1, False),
+        ("stopped", 0, False),
+        ("done", 0, False),
+    ],
+)
+def test_a_job_can_begin_again_while_a_run_looks_after_it(
+    state: JobState, age_ms: int, is_attended: bool
+) -> None:
+    status = JobStatus(progress=replace(PROGRESS, state=state), at_ms=1_000_000)
+    assert status.is_attended(now_ms=1_000_000 + age_ms) is is_attended
+
+
+def test_what_is_asked_for_is_done_once(files: StatusFiles, tmp_path: Path) -> None:
+    assert not is_restart_asked(tmp_path, "sales")
+    ask_restart(tmp_path, "sales")
+    assert is_restart_asked(tmp_path, "sales")
+    assert not is_restart_asked(tmp_path, "sales")

@@ -18,11 +18,15 @@ class PretendedRun:
         self.job: Any = type("PretendedJob", (), {"name": name})
         self.progress = JobProgress(job=name)
         self.is_started = threading.Event()
+        self.is_restart_asked = threading.Event()
         self._stopping = threading.Event()
 
     def run(self) -> None:
         self.is_started.set()
         self._stopping.wait()
+
+    def restart(self) -> None:
+        self.is_restart_asked.set()
 
     def stop(self) -> None:
         self._stopping.set()
@@ -90,3 +94,46 @@ def test_jobs_that_end_by_themselves_were_not_stopped() -> None:
     thread.join(30)
     assert not thread.is_alive()
     assert not supervisor.was_stopped
+
+
+def test_a_job_that_runs_is_asked_to_begin_again() -> None:
+    run = PretendedRun("one")
+    supervisor, thread = supervised(run)
+    eventually(run.is_started.is_set, what="the job", within_s=30)
+    supervisor.restart("one")
+    assert run.is_restart_asked.is_set()
+    supervisor.stop()
+    thread.join(30)
+
+
+class EndingRun(PretendedRun):
+    """Ends at once, as one that failed for good."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.runs = 0
+
+    def run(self) -> None:
+        self.runs += 1
+        self.end("failed")
+
+
+def test_a_job_that_has_ended_is_begun_again_while_its_supervisor_stays() -> None:
+    run = EndingRun("one")
+    supervisor, thread = supervised(run, stays=True)
+    eventually(lambda: run.runs == 1 and not supervisor._is_any_alive, what="its end", within_s=30)
+    supervisor.restart("one")
+    eventually(lambda: run.runs == 2, what="the second run", within_s=30)
+    assert thread.is_alive()
+    supervisor.stop()
+    thread.join(30)
+    assert not thread.is_alive()
+    supervisor.restart("one")
+    assert run.runs == 2, "what was stopped stays so"
+
+
+def test_a_job_that_has_not_begun_is_not_begun_twice() -> None:
+    run = EndingRun("one")
+    supervisor = Supervisor([run])  # type: ignore[list-item]
+    supervisor.restart("one")
+    assert run.runs == 0

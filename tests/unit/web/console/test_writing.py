@@ -21,6 +21,7 @@ from tests.unit.web.console.conftest import TOKEN
 OWN = {"Origin": "http://localhost:8080"}
 PRODUCE = "/console/topics/notes/records"
 REDRIVE = "/console/queues/restock/redrive"
+RESTART = "/console/jobs/sales/restart"
 
 
 def sign_in(client: WebClient, token: str = TOKEN, **fields: str) -> httpx.Response:
@@ -48,11 +49,13 @@ def test_without_a_token_everything_can_be_read_and_nothing_written(
     page = console.get("/console/topics/notes").text
     assert "This console is read-only: the server" in page
     assert "<textarea" not in page
-    for path in (PRODUCE, REDRIVE, "/console/sign-out"):
+    assert "Restart sales" not in console.get("/console/jobs/sales").text
+    for path in (PRODUCE, REDRIVE, RESTART, "/console/sign-out"):
         answer = console.post(path, data={"value": "x", "all": "yes", "form_word": ""}, headers=OWN)
         assert answer.status_code == 403
     assert source.topics.written == []
     assert source.queues.redriven == []
+    assert source.declared.restarted == []
     assert sign_in(console, "").status_code == 401
 
 
@@ -249,3 +252,15 @@ def test_chosen_letters_are_put_back_or_all(guarded: WebClient, source: MemorySo
     guarded.post(REDRIVE, data=word | {"all": "yes"}, headers=headers)
     assert source.queues.redriven == [["restock-0-1", "restock-0-2"], None]
     assert "Put back: 2 letters." in guarded.get(answer.headers["location"], headers).text
+
+
+def test_a_job_is_begun_again(guarded: WebClient, source: MemorySource) -> None:
+    headers = signed_in(guarded)
+    assert "Restart sales" in guarded.get("/console/jobs/sales", headers).text
+    assert "Restart mails" not in guarded.get("/console/jobs/mails", headers).text  # it never ran
+    word = {"form_word": form_word(guarded, headers)}
+    assert guarded.post(RESTART, data={"form_word": "x"}, headers=headers).status_code == 403
+    answer = guarded.post(RESTART, data=word, headers=headers)
+    assert answer.headers["location"] == "/console/jobs/sales?restarted=1"
+    assert source.declared.restarted == ["sales"]
+    assert "Asked to begin again" in guarded.get(answer.headers["location"], headers).text
