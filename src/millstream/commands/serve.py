@@ -35,7 +35,8 @@ def serve(
     """Serve an application over HTTP until Ctrl-C.
 
     Rows can be published, views read, their changes listened to: docs/guides/http_api.md. Its
-    limits are settings: docs/settings.md.
+    limits are settings: docs/settings.md. People find the console at the same address:
+    docs/guides/console.md.
 
     Example: millstream serve shop.py --listen 127.0.0.1:8000
     """
