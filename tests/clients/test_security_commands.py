@@ -15,7 +15,7 @@ from confluent_kafka import KafkaError, Producer
 from millstream import Broker
 from millstream.commands.connecting import NotInCertificate, client_config, trouble_from
 from millstream.embedded import BrokerMisused
-from millstream.settings import parse_addresses
+from millstream.setting_kinds import parse_addresses
 from tests.clients.test_cli_commands import Cli
 from tests.support.waiting import eventually
 

@@ -19,6 +19,7 @@ LAYERS = [
     {"broker", "capture", "direct", "eventsourcing", "processing", "sinks", "views"},
     {"queues", "stores"},
     {"web"},
+    {"setting_kinds"},
     {"passwords", "settings"},
     {"capture_processes", "client_protection", "declarations", "declared_views"}
     | {"publishing", "running"},

@@ -11,7 +11,8 @@ import pytest
 from millstream import running
 from millstream.broker.config import BrokerConfig
 from millstream.broker.security.tls import ClientCertificates
-from millstream.settings import Address, BrokerSettings
+from millstream.setting_kinds import Address
+from millstream.settings import BrokerSettings
 
 # Settings that are not handed on under their own name.
 TRANSLATED = {"data", "listen", "durability", "log_level", "advertise", "sasl", "sasl_session_ms"}

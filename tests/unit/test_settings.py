@@ -14,9 +14,9 @@ from millstream.base.quantity import (
     parse_duration_ms,
     parse_size,
 )
+from millstream.setting_kinds import Address, parse_addresses
 from millstream.settings import (
     TABLES,
-    Address,
     BadConfigFile,
     BadSetting,
     BrokerSettings,
@@ -25,7 +25,6 @@ from millstream.settings import (
     SettingsConflict,
     SparkSettings,
     load,
-    parse_addresses,
     read_config_file,
     settings_of,
     unknown_variables,

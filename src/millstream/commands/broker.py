@@ -9,7 +9,8 @@ from typing import Annotated, Any
 import typer
 
 from millstream.commands.output import say
-from millstream.settings import Address, BrokerSettings, Setting, load, settings_of
+from millstream.setting_kinds import Address
+from millstream.settings import BrokerSettings, Setting, load, settings_of
 
 # What to write for a unit: "64MiB" and "7d" are understood besides plain numbers.
 METAVARS = {"bytes": "SIZE", "ms": "DURATION"}

@@ -39,7 +39,8 @@ from millstream.commands.connecting import (
 )
 from millstream.commands.lag import Member, Retention
 from millstream.commands.positions import AtTime, Position, resolve
-from millstream.settings import Address, ClientSettings, load
+from millstream.setting_kinds import Address
+from millstream.settings import ClientSettings, load
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError

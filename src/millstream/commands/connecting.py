@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from millstream.base.errors import MillstreamError, Rejected, Retryable
 from millstream.base.near_names import did_you_mean
 from millstream.client_protection import protection_config
-from millstream.settings import Address, ClientSettings, load
+from millstream.setting_kinds import Address
+from millstream.settings import ClientSettings, load
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError

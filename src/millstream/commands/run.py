@@ -11,7 +11,7 @@ from millstream.base.errors import Rejected
 from millstream.commands.job_lines import shown_jobs
 from millstream.commands.options import BadOption, Json, MetricsListen, OnlyJobs, RebuildJobs
 from millstream.commands.output import counted, print_json, print_table, say
-from millstream.settings import parse_address
+from millstream.setting_kinds import parse_address
 
 if TYPE_CHECKING:
     from millstream.app import App

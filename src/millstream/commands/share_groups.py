@@ -30,7 +30,7 @@ from millstream.queues.group_questions import (
     share_group_names,
 )
 from millstream.queues.leader_link import RefusedByBroker
-from millstream.settings import Address as BrokerAddress
+from millstream.setting_kinds import Address as BrokerAddress
 
 T = TypeVar("T")
 

@@ -21,7 +21,8 @@ from millstream.commands.job_lines import Look, shown_jobs
 from millstream.commands.options import BadOption, Json, MetricsListen, OnlyJobs, RebuildJobs
 from millstream.commands.output import counted, say, terminate_as_interrupt
 from millstream.commands.run import metrics_served
-from millstream.settings import ClientSettings, is_given, parse_address
+from millstream.setting_kinds import parse_address
+from millstream.settings import ClientSettings, is_given
 
 if TYPE_CHECKING:
     from millstream.app import App

@@ -9,7 +9,7 @@ from typing import Any
 
 from millstream.base.offsets import OffsetRange
 from millstream.commands.connecting import Partition, bootstrap, client_config, error_from
-from millstream.settings import Address
+from millstream.setting_kinds import Address
 from millstream.web.console.facts import RecordSeen
 
 READ_SECONDS_MAX = 5.0

@@ -9,7 +9,7 @@ from millstream.commands.connecting import (
     client_config,
     error_from,
 )
-from millstream.settings import Address
+from millstream.setting_kinds import Address
 from millstream.web.console.facts import NewRecord
 
 ANY_PARTITION = -1  # the key decides, or chance

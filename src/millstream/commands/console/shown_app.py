@@ -18,7 +18,7 @@ from millstream.commands.console.shown_aggregates import ShownAggregates
 from millstream.commands.console.shown_groups import ShownGroups, ShownQueues
 from millstream.commands.console.shown_topics import ShownTopics
 from millstream.processing.jobs.job import Job, ToTopic, ToView
-from millstream.settings import parse_address
+from millstream.setting_kinds import parse_address
 from millstream.web.console.facts import CaptureSeen, Flow, JobSeen, Node
 
 
