@@ -24,7 +24,7 @@ PYTEST := $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile --no-loadscop
 # Where it is set, each Python that a test starts compiles all anew, and so does each worker.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test test-full test-long explore lint format bench lock docs clean
+.PHONY: demo test test-full test-long explore lint format bench lock docs pictures clean
 
 demo: $(DEMO_READY)
 	@$(BIN)/python -m millstream demo $(DEMO)
@@ -65,6 +65,10 @@ docs: $(STAMP)
 	@$(BIN)/python -m millstream.broker.metrics.document > docs/metrics.md
 	@$(BIN)/python -m millstream.broker.api_document > docs/reference/kafka_apis.md
 	@$(BIN)/python -m millstream.web.document > docs/reference/http.md
+
+# The console's pictures in docs/images, from a demo that runs.
+pictures: $(STAMP)
+	@$(BIN)/python codegen/console_pictures.py
 
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 define make_venv

@@ -10,6 +10,7 @@ from millstream.views.store import NotInThisStore
 from millstream.web.console.broker_pages import HIGH, WIDE
 from millstream.web.console.figures import curve
 from millstream.web.console.overview import capture_figures, job_figures, view_figures
+from millstream.web.console.series import BATCHES_MS
 from millstream.web.console.visits import PAGE_LINES, Visit, require_found
 from millstream.web.ports import ServedView
 from millstream.web.questions import Asked, conditions_of, key_columns
@@ -64,7 +65,7 @@ def job(visit: Visit) -> dict[str, Any]:
         "restarted": visit.number("restarted") is not None,
         "figures": job_figures(found, visit.watch),
         "rows": curve(rows.rates(), width=WIDE, height=HIGH),
-        "per_second": rows.rate(),
+        "per_second": rows.rate(BATCHES_MS),
         "lag": curve(lag.gauge(), width=WIDE, height=HIGH),
         "state": curve(state.gauge(), width=WIDE, height=HIGH),
     }

@@ -9,7 +9,7 @@ from millstream.web.console.attention import notices_of
 from millstream.web.console.facts import CaptureSeen, JobSeen, Node
 from millstream.web.console.figures import Curve, curve, duration, rate, short
 from millstream.web.console.flow_layout import BOX_HEIGHT, BOX_WIDTH, picture_of
-from millstream.web.console.series import summed
+from millstream.web.console.series import BATCHES_MS, summed
 from millstream.web.console.visits import Visit
 from millstream.web.console.watch import Watch
 
@@ -142,7 +142,7 @@ def job_figures(job: JobSeen, watch: Watch) -> Figures:
     if job.is_stale:
         return Figures(figure="–", note="nobody runs it", health="bad")
     progress, series = status.progress, watch.series("job", job.name)
-    per_second = series.rate()
+    per_second = series.rate(BATCHES_MS)
     if progress.state == "failed":
         return Figures(figure="–", note="failed", health="bad", curve=small(series.rates()))
     lag = progress.lag_total

@@ -15,6 +15,8 @@ from millstream.base.quantity import SECOND_MS
 SAMPLES_MAX = 450
 # A rate is of this long: of less it flickers, of more it lags.
 RATE_MS = 8 * SECOND_MS
+# Of a job, whose rows come batch by batch, every few seconds.
+BATCHES_MS = 24 * SECOND_MS
 # Two samples farther apart have nothing between them: nobody looked meanwhile.
 GAP_MS = 30 * SECOND_MS
 
@@ -54,12 +56,12 @@ class Series:
         samples = list(zip(self.at, self.values, strict=True))
         return [_rate(one, next_one) for one, next_one in pairwise(samples)]
 
-    def rate(self) -> float | None:
+    def rate(self, within_ms: int = RATE_MS) -> float | None:
         """Of a counter, now; None before two samples."""
         samples = list(zip(self.at, self.values, strict=True))
         if len(samples) < 2:
             return None
-        recent = [one for one in samples if one[0] >= samples[-1][0] - RATE_MS]
+        recent = [one for one in samples if one[0] >= samples[-1][0] - within_ms]
         first = recent[0] if len(recent) > 1 else samples[-2]
         return _rate(first, samples[-1])
 

@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from millstream.base.errors import Retryable
-from millstream.web.console.series import GAP_MS, SAMPLES_MAX, Series, summed
+from millstream.web.console.series import BATCHES_MS, GAP_MS, SAMPLES_MAX, Series, summed
 from millstream.web.console.watch import OPENED_TOPICS_MAX, Watch, lag_of
 from tests.support.console_source import NOW_MS, MemorySource
 from tests.support.waiting import eventually
@@ -28,6 +28,12 @@ def test_a_rate_needs_two_samples() -> None:
 def test_a_rate_is_of_the_last_seconds() -> None:
     found = series((0, 0), (10_000, 1_000), (12_000, 1_000), (14_000, 1_000), (19_000, 1_000))
     assert found.rate() == 0
+
+
+def test_a_job_between_two_batches_does_not_stand_still() -> None:
+    found = series((0, 0), (10_000, 120), (12_000, 120), (14_000, 120), (20_000, 120))
+    assert found.rate() == 0
+    assert found.rate(BATCHES_MS) == 6
 
 
 def test_a_counter_that_starts_over_has_a_gap_and_no_negative_rate() -> None:
