@@ -11,7 +11,6 @@ or more than one node.
 import atexit
 import base64
 import shutil
-import socket
 import subprocess
 import tempfile
 import time
@@ -24,6 +23,7 @@ from typing import Self
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
+from millstream.base.listening_ports import free_port
 from tests.support.java_tools import java_class_command, run_class
 
 READY_WITHIN_S = 60.0
@@ -193,10 +193,8 @@ def _dies_with_us() -> list[str]:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that were free a moment ago, all different because they are held together."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    try:
-        return [held.getsockname()[1] for held in sockets]
-    finally:
-        for held in sockets:
-            held.close()
+    """Ports that were free a moment ago, all different."""
+    found: set[int] = set()
+    while len(found) < count:
+        found.add(free_port())
+    return list(found)

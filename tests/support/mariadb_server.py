@@ -18,8 +18,9 @@ from typing import Any
 
 import pymysql
 
+from millstream.base.listening_ports import free_port
 from tests.support.maven_jars import APT_TIMEOUT_S, CACHE
-from tests.support.postgres_server import _as_owner, _free_port, _owner
+from tests.support.postgres_server import _as_owner, _owner
 from tests.support.waiting import eventually
 
 READY_WITHIN_S = 90.0
@@ -53,7 +54,7 @@ class MariadbServer:
 
     def __init__(self, directory: Path, settings: Mapping[str, str]) -> None:
         self.directory, self.settings = directory, dict(settings)
-        self.port = _free_port()
+        self.port = free_port()
         self._installed = self._root()
         self._process: subprocess.Popen[bytes] | None = None
 

@@ -9,17 +9,17 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import psycopg
 
+from millstream.base.listening_ports import free_port
 from tests.support.waiting import eventually
 
 READY_WITHIN_S = 60.0
@@ -43,7 +43,7 @@ class PostgresServer:
 
     def __init__(self, directory: Path, settings: Mapping[str, str]) -> None:
         self.directory, self.settings = directory, settings
-        self.port = _free_port()
+        self.port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -146,9 +146,3 @@ def _as_owner() -> dict[str, Any]:
         return {"cwd": "/"}
     user, group = _owner()
     return {"user": user, "group": group, "extra_groups": [], "cwd": "/"}
-
-
-def _free_port() -> int:
-    with closing(socket.create_server(("127.0.0.1", 0))) as held:
-        port: int = held.getsockname()[1]
-        return port

@@ -75,7 +75,8 @@ def print_json(value: object) -> None:
 
 def say(message: str) -> None:
     """For the person, not for the pipe."""
-    typer.echo(message, err=True)
+    # Not typer.echo: it goes past a live table, which takes what is printed above itself.
+    print(message, file=sys.stderr, flush=True)
 
 
 def confirm(question: str, *, yes: bool) -> None:

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from millstream.base.errors import Rejected
+from millstream.base.listening_ports import free_port
 from millstream.demo.traffic import CITIES, CUSTOMERS, PRODUCTS, customer_name
 
 if TYPE_CHECKING:
@@ -130,7 +131,7 @@ class ShopDatabase:
             self._create()
         require_own(self.home, self.log)
         if not _is_free(self.port):
-            self.port = _free_port()
+            self.port = free_port()
             self._note()
         self._launch()
         self._await_ready()
@@ -162,7 +163,7 @@ class ShopDatabase:
             found = json.loads(self._notes.read_text(encoding="utf-8"))
             return str(found["password"]), int(found["port"])
         except FileNotFoundError:
-            self.password, self.port = secrets.token_urlsafe(12), _free_port()
+            self.password, self.port = secrets.token_urlsafe(12), free_port()
             self._note()
             return self.password, self.port
 
@@ -301,9 +302,3 @@ def _is_free(port: int) -> bool:
     with socket.socket() as tried:
         tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         return tried.connect_ex(("127.0.0.1", port)) != 0
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as held:
-        port: int = held.getsockname()[1]
-        return port

@@ -16,6 +16,7 @@ import ssl
 from collections.abc import Callable
 
 from millstream.base.errors import Rejected
+from millstream.base.listening_ports import listening_ports
 from millstream.broker.access.admission import Admission, NoRoom, Place
 from millstream.broker.access.complaints import Complaints
 
@@ -68,19 +69,27 @@ class Acceptor:
         self.port = 0
 
     async def listen(self, host: str, port: int) -> None:
+        """Port 0: any that is free, and stays so while the broker starts again."""
         loop = asyncio.get_running_loop()
-        try:
-            found = await loop.getaddrinfo(
-                host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-            )
-            for family, _, _, _, address in dict.fromkeys(found):
-                self._sockets.append(_bound(family, address))
-        except OSError as error:
-            self.close()
-            raise _cannot_listen(host, port, error) from error
+        for tried in [port] if port else listening_ports():
+            try:
+                await self._bind(host, tried)
+                break
+            except OSError as error:
+                self.close()
+                if port == 0 and tried and error.errno == errno.EADDRINUSE:
+                    continue
+                raise _cannot_listen(host, port, error) from error
         self.port = self._sockets[0].getsockname()[1]
         for listening in self._sockets:
             loop.add_reader(listening, self._accept, listening)
+
+    async def _bind(self, host: str, port: int) -> None:
+        found = await asyncio.get_running_loop().getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+        for family, _, _, _, address in dict.fromkeys(found):
+            self._sockets.append(_bound(family, address))
 
     def close(self) -> None:
         loop = asyncio.get_running_loop()
