@@ -116,10 +116,14 @@ class MemoryTopics:
 
 
 class MemoryGroups:
+    trouble: MillstreamError | None = None
+
     def __init__(self) -> None:
         self.there = [f"group-{number:02}" for number in range(3)] + ["team/a"]
 
     def names(self) -> Sequence[str]:
+        if self.trouble is not None:
+            raise self.trouble
         return self.there
 
     def seen(self, names: Sequence[str]) -> Sequence[GroupSeen]:

@@ -3,6 +3,7 @@
 Every call ends within a limit, and fails in our own words (connecting.py).
 """
 
+import asyncio
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -50,6 +51,8 @@ T = TypeVar("T")
 # Of a user's password, as Kafka's own tool; more would make each login slower.
 SCRAM_ITERATIONS = 4_096
 RETRY_PAUSE_SECONDS = 0.1
+# Of who answers nothing else: long enough for TLS and a login, and short beside the wait before.
+GREETING_SECONDS_MAX = 1.0
 
 # Answers that a coordinator gives while it starts: the same question succeeds soon after.
 STARTING_UP = ("COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR")
@@ -103,10 +106,15 @@ def open_cluster(brokers: str | None) -> "Cluster":
 
 
 class Cluster:
-    """Questions and changes. One call at a time; each raises ours, never librdkafka's, errors."""
+    """Questions and changes; each raises ours, never librdkafka's, errors.
+
+    `is_silent` from the first time that no answer came: librdkafka may then ask nobody for minutes
+    after a broker is back, so who lives long opens another one.
+    """
 
     def __init__(self, brokers: tuple[Address, ...]) -> None:
         self.brokers = brokers
+        self.is_silent = False
         self._troubles: list[KafkaError] = []
         on_error = {"error_cb": self._troubles.append}
         self._admin = admin_api().AdminClient(client_config(brokers) | on_error)
@@ -524,6 +532,7 @@ class Cluster:
             try:
                 return {key: self._answer(future, absent) for key, future in dict(call()).items()}
             except TimeoutError:
+                self.is_silent = True
                 raise (self._trouble() or NoAnswerInTime(doing=doing)) from None
             except _kafka_exception() as error:
                 if error.args[0].name() not in STARTING_UP or time.monotonic() > deadline:
@@ -561,18 +570,22 @@ class Cluster:
     def _error(self, error: Exception, *, doing: str) -> MillstreamError:
         brokers = bootstrap(self.brokers)
         translated = error_from(error.args[0], doing=doing, brokers=brokers)
+        if isinstance(translated, NoAnswerInTime | BrokerUnreachable):
+            self.is_silent = True
         if isinstance(translated, NoAnswerInTime):
             return self._trouble() or translated
         if isinstance(translated, BrokerUnreachable):
-            return self._trouble() or self._hung_up() or translated
+            return self._trouble() or self._hung_up(doing) or translated
         return translated
 
-    def _hung_up(self) -> MillstreamError | None:
+    def _hung_up(self, doing: str) -> MillstreamError | None:
         """Somebody listens there, and no request gets through."""
         try:
-            reach(self.brokers, seconds_max=1.0)
+            reach(self.brokers, seconds_max=GREETING_SECONDS_MAX)
         except BrokerUnreachable:
             return None
+        if is_mute(self.brokers):
+            return NoAnswerInTime(doing=doing)
         return HungUp(brokers=bootstrap(self.brokers))
 
     def _trouble(self) -> MillstreamError | None:
@@ -580,6 +593,24 @@ class Cluster:
         self._admin.poll(0)
         user = load(ClientSettings).user
         return trouble_from(self._troubles, brokers=bootstrap(self.brokers), user=user)
+
+
+def is_mute(brokers: tuple[Address, ...]) -> bool:
+    """Who listens there neither answers nor hangs up: a process that is stopped, or overloaded."""
+    from millstream.queues.access import access_from
+    from millstream.queues.connection import connect_to_any
+
+    async def greet() -> None:
+        async with asyncio.timeout(GREETING_SECONDS_MAX):
+            (await connect_to_any(access_from(client_config(brokers)))).close()
+
+    try:
+        asyncio.run(greet())
+    except TimeoutError:
+        return True
+    except MillstreamError:
+        pass  # it says something
+    return False
 
 
 def retention_from(config: Mapping[str, ConfigValue]) -> Retention:

@@ -17,7 +17,13 @@ from millstream.broker.wire.messages.alter_share_group_offsets import (
 )
 from millstream.broker.wire.messages.share_group_describe import DescribedGroup
 from millstream.commands.cluster import RETRY_PAUSE_SECONDS, Group, hidden_group
-from millstream.commands.connecting import ANSWER_SECONDS_MAX, NotAllowed, Partition, client_config
+from millstream.commands.connecting import (
+    ANSWER_SECONDS_MAX,
+    NoAnswerInTime,
+    NotAllowed,
+    Partition,
+    client_config,
+)
 from millstream.commands.lag import Member, Place
 from millstream.queues.access import access_from
 from millstream.queues.connection import BrokerTooOld, Connection
@@ -50,7 +56,7 @@ class ShareGroups:
 
     def names(self) -> list[str]:
         try:
-            return sorted(_asked(lambda: share_group_names(self._access)))
+            return sorted(asked(lambda: share_group_names(self._access), doing="list groups"))
         except BrokerTooOld:
             return []
 
@@ -80,21 +86,28 @@ class ShareGroups:
         self._at_coordinator(name, lambda broker: _move(broker, name, offsets))
 
     def _at_coordinator(self, name: str, ask: Callable[[Connection], Coroutine[Any, Any, T]]) -> T:
-        return _asked(lambda: at_coordinator(self._access, name, ask))
+        return asked(lambda: at_coordinator(self._access, name, ask), doing=f"ask group {name}")
 
 
-def _asked(ask: Callable[[], Coroutine[Any, Any, T]]) -> T:
+def asked(ask: Callable[[], Coroutine[Any, Any, T]], *, doing: str) -> T:
     """A coordinator that starts says so: the same question succeeds soon after."""
     deadline = time.monotonic() + ANSWER_SECONDS_MAX
     while True:
         try:
-            return asyncio.run(ask())
+            return asyncio.run(_within(ANSWER_SECONDS_MAX, ask()))
+        except TimeoutError:
+            raise NoAnswerInTime(doing=doing) from None
         except RefusedByBroker as error:
             if error.code in NOT_ALLOWED:
                 raise NotAllowed(doing=error.doing) from None
             if error.code not in STARTING_UP or time.monotonic() > deadline:
                 raise
             time.sleep(RETRY_PAUSE_SECONDS)
+
+
+async def _within(seconds: float, asking: Coroutine[Any, Any, T]) -> T:
+    async with asyncio.timeout(seconds):
+        return await asking
 
 
 def _group_from(group: DescribedGroup) -> Group:

@@ -45,20 +45,25 @@ LOGIN_LIFE_USED = 0.8  # of a login that the broker limits; then it is renewed
 
 # The one version of each API that is spoken here. Two of them need Kafka 4.2: renewal (KIP-1222).
 VERSIONS = {
+    ApiKey.OFFSET_FETCH: 8,  # several groups at once, and topics by name still
     ApiKey.METADATA: 12,
     ApiKey.FIND_COORDINATOR: 4,
     ApiKey.SASL_HANDSHAKE: 1,
     ApiKey.API_VERSIONS: 3,
+    ApiKey.DESCRIBE_GROUPS: 5,
     ApiKey.DESCRIBE_LOG_DIRS: 4,
     ApiKey.SASL_AUTHENTICATE: 2,
     ApiKey.SHARE_GROUP_HEARTBEAT: 1,
     ApiKey.SHARE_FETCH: 2,
     ApiKey.SHARE_ACKNOWLEDGE: 2,
     ApiKey.LIST_GROUPS: 5,
+    ApiKey.CONSUMER_GROUP_DESCRIBE: 0,
     ApiKey.SHARE_GROUP_DESCRIBE: 1,
     ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: 1,
     ApiKey.ALTER_SHARE_GROUP_OFFSETS: 0,
 }
+# To a broker that has no share groups: what it says is without the kinds of groups.
+OLDER_VERSIONS = {ApiKey.LIST_GROUPS: 4}
 
 
 class ConnectionLost(Retryable):
@@ -137,9 +142,11 @@ class Connection:
 
     def _version_of(self, request: Message) -> int:
         api = ApiKey(request.__schema__.api_key or 0)
-        version = VERSIONS[api]
-        if self._offered and version not in self._offered.get(api, range(0)):
-            raise BrokerTooOld(address=self.address, api=api.name, version=version)
+        if not self._offered:
+            return VERSIONS[api]
+        version = spoken_version(api, self._offered.get(api, range(0)))
+        if version is None:
+            raise BrokerTooOld(address=self.address, api=api.name, version=VERSIONS[api])
         return version
 
     def _lost(self, reason: str) -> ConnectionLost:
@@ -180,6 +187,12 @@ class Connection:
         if answer.session_lifetime_ms > 0:
             seconds = LOGIN_LIFE_USED * answer.session_lifetime_ms / 1000
             self._login_ends = asyncio.get_running_loop().time() + seconds
+
+
+def spoken_version(api: ApiKey, offered: range) -> int | None:
+    """None: broker and client have none in common."""
+    known = (VERSIONS[api], OLDER_VERSIONS.get(api))
+    return next((one for one in known if one is not None and one in offered), None)
 
 
 async def connect(address: Address, access: Access) -> Connection:

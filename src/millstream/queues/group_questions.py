@@ -15,6 +15,7 @@ from millstream.broker.wire.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsResponseTopic,
 )
 from millstream.broker.wire.messages.find_coordinator import (
+    Coordinator,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
@@ -37,13 +38,19 @@ GROUP_KEY = 0  # FindCoordinator's number of a group
 
 async def share_group_names(access: Access) -> set[str]:
     """Every broker tells of the groups that it coordinates."""
+    return set().union(*await at_every_broker(access, _names_at))
+
+
+async def at_every_broker(
+    access: Access, ask: Callable[[Connection], Coroutine[Any, Any, T]]
+) -> list[T]:
     async with await connect_to_any(access) as anyone:
-        answer = await anyone.call(MetadataRequest(topics=[]), MetadataResponse)
-    names: set[str] = set()
-    for node in answer.brokers:
+        brokers = (await anyone.call(MetadataRequest(topics=[]), MetadataResponse)).brokers
+    answers = []
+    for node in brokers:
         async with await connect(Address(node.host, node.port), access) as broker:
-            names |= await _names_at(broker)
-    return names
+            answers.append(await ask(broker))
+    return answers
 
 
 async def _names_at(broker: Connection) -> set[str]:
@@ -56,12 +63,17 @@ async def at_coordinator(
     access: Access, group_id: str, ask: Callable[[Connection], Coroutine[Any, Any, T]]
 ) -> T:
     """What the group's coordinator answers to `ask`."""
-    request = FindCoordinatorRequest(key_type=GROUP_KEY, coordinator_keys=[group_id])
-    async with await connect_to_any(access) as anyone:
-        [found] = (await anyone.call(request, FindCoordinatorResponse)).coordinators
+    [found] = await coordinators_of(access, [group_id])
     check_answer(found.error_code, found.error_message, doing=f"find group {group_id}")
     async with await connect(Address(found.host, found.port), access) as coordinator:
         return await ask(coordinator)
+
+
+async def coordinators_of(access: Access, group_ids: list[str]) -> list[Coordinator]:
+    """One for each group, or why it cannot be told."""
+    request = FindCoordinatorRequest(key_type=GROUP_KEY, coordinator_keys=group_ids)
+    async with await connect_to_any(access) as anyone:
+        return (await anyone.call(request, FindCoordinatorResponse)).coordinators
 
 
 async def describe(coordinator: Connection, group_id: str) -> DescribedGroup | None:

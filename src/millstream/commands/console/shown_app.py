@@ -12,9 +12,9 @@ from millstream.capture.position_record import TOPIC as CAPTURES_TOPIC
 from millstream.capture.position_record import CaptureRecords
 from millstream.capture.status import status_from_json
 from millstream.captures import Capture, named
-from millstream.commands.cluster import Cluster
 from millstream.commands.console.recent import Recent
 from millstream.commands.console.shown_aggregates import ShownAggregates
+from millstream.commands.console.shown_cluster import AnsweringCluster, ShownCluster
 from millstream.commands.console.shown_groups import ShownGroups, ShownQueues
 from millstream.commands.console.shown_topics import ShownTopics
 from millstream.processing.jobs.job import Job, ToTopic, ToView
@@ -27,21 +27,17 @@ class ShownApp:
 
     def __init__(self, app: App, *, now_ms: Clock = system_clock) -> None:
         self._app, self._now_ms = app, now_ms
-        self._lock = threading.Lock()
-        self._opened: Cluster | None = None
         self._recent = Recent()
-        self.topics = ShownTopics(self._cluster, self._recent)
-        self.groups = ShownGroups(self._cluster, self._recent)
-        self.queues = ShownQueues(self._cluster, self._recent)
+        cluster = AnsweringCluster(self._open_cluster)
+        self.topics = ShownTopics(cluster, self._recent)
+        self.groups = ShownGroups(cluster, self._recent)
+        self.queues = ShownQueues(cluster, self._recent)
         self.declared = ShownDeclarations(app, self.topics, self._recent, now_ms)
         self.aggregates = ShownAggregates(app.events)
 
-    def _cluster(self) -> Cluster:
-        with self._lock:
-            if self._opened is None:
-                addresses = self._app.bootstrap.split(",")
-                self._opened = Cluster(tuple(parse_address(one) for one in addresses))
-            return self._opened
+    def _open_cluster(self) -> ShownCluster:
+        addresses = self._app.bootstrap.split(",")
+        return ShownCluster(tuple(parse_address(one) for one in addresses))
 
     def close(self) -> None:
         self.declared.close()

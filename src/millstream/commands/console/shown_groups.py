@@ -8,6 +8,7 @@ from millstream.base.offsets import OffsetRange
 from millstream.commands.cluster import Cluster, Group
 from millstream.commands.connecting import GroupNotFound, Partition, client_config
 from millstream.commands.console.recent import Recent
+from millstream.commands.console.shown_cluster import ShownCluster
 from millstream.commands.groups import (
     find_group,
     partition_lags,
@@ -29,7 +30,7 @@ LETTERS_TIMES = 20.0
 
 
 class ShownGroups:
-    def __init__(self, cluster: Callable[[], Cluster], recent: Recent) -> None:
+    def __init__(self, cluster: Callable[[], ShownCluster], recent: Recent) -> None:
         self._cluster, self._recent = cluster, recent
 
     def names(self) -> Sequence[str]:
@@ -54,10 +55,7 @@ class ShownGroups:
         shares = [name for name in names if kinds.get(name)]
         found = cluster.listed_groups([name for name in names if kinds.get(name) is False])
         found |= share_groups(cluster).listed(shares)
-        places = {
-            name: {} if group.is_hidden else places_of(cluster, group)
-            for name, group in found.items()
-        }
+        places = _places(cluster, found)
         topics = {name: topics_of(group, places[name]) for name, group in found.items()}
         counts = cluster.visible_topics(sorted(set().union(*topics.values())))
         ends = cluster.available(
@@ -101,6 +99,18 @@ class ShownGroups:
                 for member, parts in group.members.items()
             ),
         )
+
+
+def _places(
+    cluster: ShownCluster, groups: Mapping[str, Group]
+) -> dict[str, Mapping[Partition, Place]]:
+    """Consumer groups are asked for all at once: there may be many."""
+    shown = [group for group in groups.values() if not group.is_hidden]
+    committed = cluster.committed_by(group.id for group in shown if not group.is_share)
+    places: dict[str, Mapping[Partition, Place]] = {name: {} for name in groups}
+    for name, offsets in committed.items():
+        places[name] = {part: Place(offset) for part, offset in offsets.items()}
+    return places | {one.id: places_of(cluster, one) for one in shown if one.is_share}
 
 
 def _group_seen(

@@ -57,7 +57,7 @@ class Watch:
         self._looked_at = time.monotonic()
         self._samples = 0
         self.views: dict[str, ViewFigures] = {}
-        self.trouble = ""
+        self._troubles: dict[str, str] = {}
 
     # --- asked by pages
 
@@ -78,6 +78,11 @@ class Watch:
         """A copy; of what nothing is known it is empty."""
         with self._lock:
             return (self._series.get((what, name)) or Series()).copy()
+
+    @property
+    def trouble(self) -> str:
+        """One of what cannot be learnt at present: the first that went wrong."""
+        return next(iter(self._troubles.values()), "")
 
     def stop(self) -> None:
         self._stopping.set()
@@ -100,12 +105,24 @@ class Watch:
 
     def sample(self) -> None:
         """All figures once; those that are slow every few times."""
-        looks: list[Callable[[], None]] = [self._look_at_topics, self._look_at_declared]
-        if self._samples % SLOW_EVERY == 0:
-            looks += [self._look_at_groups, self._look_at_views]
+        is_turn_of_slow = self._samples % SLOW_EVERY == 0
         self._samples += 1
-        troubles = [trouble for look in looks if (trouble := self._tried(look))]
-        self.trouble = troubles[0] if troubles else ""
+        self._try("topics", self._look_at_topics)
+        self._try("declared", self._look_at_declared)
+        if is_turn_of_slow or "groups" in self._troubles:
+            self._try("groups", self._look_at_groups)
+        if is_turn_of_slow or "views" in self._troubles:
+            self._try("views", self._look_at_views)
+
+    def _try(self, what: str, look: Callable[[], None]) -> None:
+        """What is wrong with it stays known until it succeeds."""
+        trouble = self._tried(look)
+        troubles = dict(self._troubles)  # pages read the other one meanwhile
+        if trouble:
+            troubles[what] = trouble
+        else:
+            troubles.pop(what, None)
+        self._troubles = troubles
 
     def _tried(self, look: Callable[[], None]) -> str:
         try:

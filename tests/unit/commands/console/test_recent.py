@@ -5,7 +5,12 @@ import threading
 import pytest
 
 from millstream.base.errors import Retryable
-from millstream.commands.console.recent import ANSWERS_MAX, KEEP_SECONDS_MIN, Recent
+from millstream.commands.console.recent import (
+    ANSWERS_MAX,
+    ERROR_KEEP_SECONDS,
+    KEEP_SECONDS_MIN,
+    Recent,
+)
 
 
 class Clock:
@@ -62,6 +67,46 @@ def test_an_error_is_an_answer_too() -> None:
         with pytest.raises(Unreached):
             recent.answer("a", asked)
     assert asked.times == 1
+
+
+def test_an_error_is_soon_asked_again_however_long_it_took() -> None:
+    clock = Clock()
+    recent, asked = Recent(clock), Asked(clock, takes_s=15.0)
+    asked.error = Unreached("nobody answers in time")
+    with pytest.raises(Unreached):
+        recent.answer("a", asked)
+    asked.error = None
+    clock.now += ERROR_KEEP_SECONDS
+    assert recent.answer("a", asked) == 2
+
+
+def test_a_question_that_hangs_holds_up_no_other_one() -> None:
+    recent = Recent()
+    hangs, may_end = threading.Event(), threading.Event()
+
+    def hang() -> str:
+        hangs.set()
+        assert may_end.wait(60)
+        return "late"
+
+    found: list[str] = []
+    first = threading.Thread(target=lambda: found.append(recent.answer("a", hang)))
+    first.start()
+    assert hangs.wait(60)
+    other = threading.Thread(target=lambda: found.append(recent.answer("b", lambda: "at once")))
+    other.start()
+    other.join(5)
+    recent.forget()  # does not wait for it, either
+    assert found == ["at once"]
+    may_end.set()
+    first.join(60)
+    assert found == ["at once", "late"]
+    assert recent.answer("a", lambda: "new") == "new"  # what was asked before a change is not kept
+
+
+def test_a_question_may_ask_another_one() -> None:
+    recent = Recent()
+    assert recent.answer("a", lambda: recent.answer("b", lambda: 1) + 1) == 2
 
 
 def test_after_a_change_all_is_asked_anew() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from millstream.base.errors import Retryable
 from millstream.web.console.series import BATCHES_MS, GAP_MS, SAMPLES_MAX, Series, summed
-from millstream.web.console.watch import OPENED_TOPICS_MAX, Watch, lag_of
+from millstream.web.console.watch import OPENED_TOPICS_MAX, SLOW_EVERY, Watch, lag_of
 from tests.support.console_source import NOW_MS, MemorySource
 from tests.support.waiting import eventually
 from tests.support.web_application import MemoryApplication
@@ -107,6 +107,31 @@ def test_what_cannot_be_learnt_is_told_until_it_can(watch: Watch, source: Memory
     source.topics.trouble = None
     watch.sample()
     assert watch.trouble == ""
+
+
+def test_what_is_asked_more_seldom_is_told_until_it_succeeds(
+    watch: Watch, source: MemorySource
+) -> None:
+    source.groups.trouble = Unreached("no group answers")
+    said = []
+    for _ in range(2 * SLOW_EVERY):
+        watch.sample()
+        said.append(watch.trouble)
+    assert set(said) == {"no group answers"}
+    source.groups.trouble = None
+    watch.sample()
+    assert watch.trouble == ""
+
+
+def test_of_several_troubles_the_same_one_is_told(watch: Watch, source: MemorySource) -> None:
+    source.groups.trouble = Unreached("no group answers")
+    watch.sample()
+    source.topics.trouble = Unreached("no topic answers")
+    said = []
+    for _ in range(SLOW_EVERY):
+        watch.sample()
+        said.append(watch.trouble)
+    assert set(said) == {"no group answers"}
 
 
 def test_an_error_of_our_own_does_not_end_the_watch(
