@@ -12,11 +12,13 @@ from confluent_kafka import Consumer, Producer
 from millstream import Aggregate, event
 from millstream.app import App
 from millstream.base.librdkafka import admin_api
-from millstream.commands.connecting import GroupNotFound, TopicNotFound
+from millstream.commands.connecting import GroupNotFound, PartitionNotFound, TopicNotFound
+from millstream.commands.console.record_reader import READ_BYTES_MAX, TAIL_BYTES_MAX
 from millstream.commands.console.shown_app import ShownApp
 from millstream.embedded import Broker
 from millstream.queues.queue import Queue
 from millstream.web.console.facts import NewRecord, Node, RecordSeen
+from millstream.web.console.record_text import Look
 from tests.support.waiting import eventually
 
 WITHIN_S = 60.0
@@ -105,6 +107,80 @@ def test_records_are_read_the_newest_first_or_from_an_offset(shown: ShownApp, to
     found = shown.topics.records(topic, partition=1, offset=2, limit=10)
     assert offsets(found) == [(1, 2), (1, 3)]
     assert list(shown.topics.records(topic, partition=1, offset=4, limit=10)) == []
+
+
+@pytest.fixture
+def wide(brokers: str) -> Iterator[str]:
+    """Of forty partitions, each with a record."""
+    name = f"console-wide-{time.monotonic_ns()}"
+    api = admin_api()
+    admin = api.AdminClient({"bootstrap.servers": brokers, "log_level": 2})
+    admin.create_topics([api.NewTopic(name, 40, 1)])[name].result(WITHIN_S)
+    write(brokers, name, [(number, b"old", 1_000 + number) for number in range(40)])
+    yield name
+    admin.delete_topics([name])[name].result(WITHIN_S)
+
+
+def write(brokers: str, topic: str, records: list[tuple[int, bytes, int]]) -> None:
+    """Of partitions, values and times, in order."""
+    producer = Producer({"bootstrap.servers": brokers, "log_level": 2})
+    for partition, value, at_ms in records:
+        producer.produce(topic, value, partition=partition, timestamp=at_ms)
+    assert producer.flush(WITHIN_S) == 0
+
+
+def test_the_newest_are_those_of_any_partition(shown: ShownApp, wide: str, brokers: str) -> None:
+    assert len(shown.topics.newest(wide, partition=None, limit=50)) == 40
+    write(brokers, wide, [(39, b"new", 2_000 + number) for number in range(60)])
+    newest = shown.topics.newest(wide, partition=None, limit=50)
+    assert offsets(newest) == [(39, 60 - number) for number in range(50)]
+    few = shown.topics.newest(wide, partition=None, limit=10)  # than partitions
+    assert offsets(few) == [(39, 60 - number) for number in range(10)]
+
+
+def test_large_records_are_looked_at_as_far_as_they_fit(
+    shown: ShownApp, topic: str, brokers: str
+) -> None:
+    write(brokers, topic, [(0, bytes(900_000), 10**12 + number) for number in range(40)])
+    look = shown.topics.newest(topic, partition=0, limit=500)
+    assert isinstance(look, Look)
+    assert look.is_cut
+    assert offsets(look) == [(0, 39 - number) for number in range(len(look))]
+    assert READ_BYTES_MAX * 0.8 < 900_000 * len(look) < READ_BYTES_MAX + 1_000_000
+    found = shown.topics.records(topic, partition=0, offset=3, limit=500)
+    assert isinstance(found, Look)
+    assert found.is_cut
+    assert offsets(found) == [(0, 3 + number) for number in range(len(found))]
+
+
+def test_a_tail_takes_so_many_bytes_at_once(shown: ShownApp, topic: str, brokers: str) -> None:
+    came: list[RecordSeen] = []
+    with closing(shown.topics.tail(topic, partition=2)) as tail:
+
+        def has_begun() -> bool:
+            write(brokers, topic, [(2, b"first", 1)])
+            return bool(tail.poll(0.5))
+
+        eventually(has_begun, what="a first record", within_s=WITHIN_S)
+        write(brokers, topic, [(2, bytes(400_000), 2) for _ in range(10)])
+        sizes: list[int] = []
+
+        def all_came() -> bool:
+            found = tail.poll(0.5)
+            sizes.append(sum(len(one.value or b"") for one in found))
+            came.extend(one for one in found if one.value != b"first")
+            return len(came) == 10
+
+        eventually(all_came, what="all of them", within_s=WITHIN_S)
+    assert max(sizes) <= TAIL_BYTES_MAX + 400_000
+
+
+@pytest.mark.parametrize("partition", [PARTITIONS, 3_000_000_000])
+def test_a_partition_that_is_not_there_has_no_tail(
+    shown: ShownApp, topic: str, partition: int
+) -> None:
+    with pytest.raises(PartitionNotFound):
+        shown.topics.tail(topic, partition=partition)
 
 
 def test_a_record_is_produced_and_read_at_once(shown: ShownApp, topic: str) -> None:

@@ -29,6 +29,7 @@ from millstream.web.console.facts import (
     TopicDetail,
     TopicSeen,
 )
+from millstream.web.console.record_text import Look
 
 NOW_MS = 1_794_963_600_000
 HOSTILE = "<script>alert(1)</script>"
@@ -58,6 +59,8 @@ class MemoryTopics:
     trouble: MillstreamError | None = None
     followed: MemoryTail = field(default_factory=MemoryTail)
     end: int = 100
+    is_cut: bool = False
+    unread: tuple[int, ...] = ()
 
     def partitions(self) -> Mapping[str, int]:
         if self.trouble is not None:
@@ -88,13 +91,14 @@ class MemoryTopics:
         found = [
             one for one in self.written if one.topic == topic and partition in (None, one.partition)
         ]
-        return found[::-1][:limit]
+        return Look(found[::-1][:limit], is_cut=self.is_cut, unread=self.unread)
 
     def records(
         self, topic: str, *, partition: int, offset: int, limit: int
     ) -> Sequence[RecordSeen]:
         there = [one for one in self.written if (one.topic, one.partition) == (topic, partition)]
-        return [one for one in there if one.offset >= offset][:limit]
+        found = [one for one in there if one.offset >= offset]
+        return Look(found[:limit], is_cut=self.is_cut)
 
     def tail(self, topic: str, *, partition: int | None) -> MemoryTail:
         return self.followed

@@ -4,7 +4,7 @@ import asyncio
 import threading
 from collections.abc import Awaitable, Callable, MutableMapping
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 from urllib.parse import urlencode
 
 import httpx
@@ -17,6 +17,8 @@ from tests.support.web_application import MemoryApplication
 
 HOST = "http://localhost:8080"
 WITHIN_S = 30.0
+
+T = TypeVar("T")
 
 
 class WebClient:
@@ -73,6 +75,10 @@ class WebClient:
         wait = told.wait if isinstance(told, threading.Event) else told.acquire
         return self._runner.run(asyncio.to_thread(wait, timeout=WITHIN_S))
 
+    def meets(self, all_there: threading.Barrier) -> None:
+        """While the service runs on, until as many threads of it have come."""
+        self._runner.run(asyncio.to_thread(all_there.wait, timeout=WITHIN_S))
+
     async def _ask(self, method: str, path: str, given: dict[str, Any]) -> httpx.Response:
         transport = httpx.ASGITransport(app=self.service.asgi, raise_app_exceptions=True)
         async with httpx.AsyncClient(transport=transport, base_url=HOST) as client:
@@ -83,6 +89,16 @@ class WebClient:
     ) -> bytes:
         """What came by the time that it was enough; then the client hangs up."""
         return self._runner.run(self._stream(_with_query(path, query), until, meanwhile))
+
+    def stream_beside(
+        self, path: str, until: Callable[[bytes], bool], **query: Any
+    ) -> "asyncio.Task[bytes]":
+        """Begun, and open while others are asked."""
+        asked = self._stream(_with_query(path, query), until, None)
+        return self._runner.get_loop().create_task(asked)
+
+    def came_of(self, asked: "asyncio.Task[bytes]") -> bytes:
+        return self._runner.run(_within_limit(asked))
 
     async def _stream(self, path: str, until: Callable[[bytes], bool], meanwhile: Any) -> bytes:
         came = bytearray()
@@ -104,7 +120,7 @@ class WebClient:
         return bytes(came)
 
 
-async def _within_limit(asked: Awaitable[httpx.Response]) -> httpx.Response:
+async def _within_limit(asked: Awaitable[T]) -> T:
     async with asyncio.timeout(WITHIN_S):
         return await asked
 

@@ -28,6 +28,7 @@ class Calls:
         self._tails = anyio.CapacityLimiter(TAILS_MAX)
         self._waiting = anyio.CapacityLimiter(limits.waits_max)
         self._feeds, self._feeds_max = 0, limits.feeds_max
+        self._tails_open = 0
 
     async def run(self, call: Callable[[], T]) -> T:
         return await anyio.to_thread.run_sync(call, limiter=self._quick)
@@ -52,9 +53,16 @@ class Calls:
         """For a wait for records, one after the other: of so many tails, none waits for another."""
         return await anyio.to_thread.run_sync(call, limiter=self._tails)
 
-    def require_tail(self) -> None:
-        if self._tails.available_tokens < 1:
+    @contextmanager
+    def open_tail(self) -> Iterator[None]:
+        """From before its consumer is made until after it is closed."""
+        if self._tails_open >= TAILS_MAX:
             raise Problem("too-many", f"{TAILS_MAX} tails of topics are open already")
+        self._tails_open += 1
+        try:
+            yield
+        finally:
+            self._tails_open -= 1
 
     @contextmanager
     def feed(self) -> Iterator[None]:

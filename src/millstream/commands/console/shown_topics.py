@@ -6,7 +6,12 @@ from typing import Any
 
 from millstream.base.errors import MillstreamError
 from millstream.commands.cluster import Cluster, retention_from
-from millstream.commands.connecting import Partition, TopicNotFound, client_config
+from millstream.commands.connecting import (
+    Partition,
+    PartitionNotFound,
+    TopicNotFound,
+    client_config,
+)
 from millstream.commands.console.partition_sizes import partition_sizes
 from millstream.commands.console.recent import Recent
 from millstream.commands.console.record_reader import Tail, newest_records, records_from
@@ -105,7 +110,10 @@ class ShownTopics:
             for part, within in available.items()
             if partition is None or part.number == partition
         }
-        return newest_records(self._cluster().brokers, chosen, limit=limit)
+        cluster = self._cluster()
+        return newest_records(
+            cluster.brokers, chosen, limit=limit, newest_ms=cluster.newest_times_ms
+        )
 
     def records(
         self, topic: str, *, partition: int, offset: int, limit: int
@@ -116,7 +124,10 @@ class ShownTopics:
         return records_from(self._cluster().brokers, part, within, offset=offset, limit=limit)
 
     def tail(self, topic: str, *, partition: int | None) -> Tail:
-        numbers = range(self._require(topic)[topic]) if partition is None else [partition]
+        count = self._require(topic)[topic]
+        numbers = range(count) if partition is None else [partition]
+        if partition is not None and partition >= count:
+            raise PartitionNotFound(partition=Partition(topic, partition), count=count)
         return Tail(self._cluster().brokers, [Partition(topic, number) for number in numbers])
 
     def produce(self, record: NewRecord) -> tuple[int, int]:

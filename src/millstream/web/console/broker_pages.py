@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from millstream.web.console.facts import RecordSeen, TopicDetail
+from millstream.web.console.facts import TopicDetail
 from millstream.web.console.figures import curve
 from millstream.web.console.overview import small
-from millstream.web.console.record_text import in_full, matches
+from millstream.web.console.record_text import Look, in_full, matches, readable_headers, spans
 from millstream.web.console.visits import PAGE_LINES, Visit, lines_of, searched
 from millstream.web.problems import Problem, unknown
 
@@ -47,38 +47,48 @@ def require_topic(visit: Visit) -> str:
     return name
 
 
+def partition_of(visit: Visit, topic: str) -> int | None:
+    """The one that the URL names, if it names one."""
+    partition, count = visit.number("partition"), visit.source.topics.partitions()[topic]
+    if partition is not None and partition >= count:
+        raise Problem("bad-request", f"{topic} has {count} partitions")
+    return partition
+
+
 def topic(visit: Visit) -> dict[str, Any]:
     name = require_topic(visit)
     visit.watch.look(topic=name)
+    partition = partition_of(visit, name)
     detail = visit.source.topics.detail(name)
     series = visit.watch.series("topic", name)
+    look = Look() if visit.is_update else _look(visit, name, partition)
+    wanted = visit.text("q")
     return {
         "topic": detail,
         "declared": visit.serving.application.topics().get(name),
         "lines": lines_of(detail.partitions, visit),
         "per_second": series.rate(),
         "curve": curve(series.rates(), width=WIDE, height=HIGH),
-        "wanted": visit.text("q"),
-        "partition": visit.number("partition"),
+        "wanted": wanted,
+        "partition": partition,
         "offset": visit.number("offset"),
-        "records": [] if visit.is_update else _records(visit, detail),
+        "records": [one for one in look if matches(one, wanted)][:RECORDS_SHOWN],
+        "look": look,
+        "unread": spans(look.unread),
         "produced": _produced(visit, detail),
         "can_produce": not is_internal(name),
     }
 
 
-def _records(visit: Visit, detail: TopicDetail) -> list[RecordSeen]:
-    """The newest; or from an offset on; of those, the ones that have the text."""
-    wanted, partition, offset = visit.text("q"), visit.number("partition"), visit.number("offset")
-    if partition is not None and partition >= len(detail.partitions):
-        raise Problem("bad-request", f"{detail.name} has {len(detail.partitions)} partitions")
-    limit = RECORDS_LOOKED_AT if wanted else RECORDS_SHOWN
-    ask = visit.source.topics
+def _look(visit: Visit, topic: str, partition: int | None) -> Look:
+    """The newest; or from an offset on."""
+    offset, ask = visit.number("offset"), visit.source.topics
+    limit = RECORDS_LOOKED_AT if visit.text("q") else RECORDS_SHOWN
     if offset is not None:
-        found = ask.records(detail.name, partition=partition or 0, offset=offset, limit=limit)
+        found = ask.records(topic, partition=partition or 0, offset=offset, limit=limit)
     else:
-        found = ask.newest(detail.name, partition=partition, limit=limit)
-    return [one for one in found if matches(one, wanted)][:RECORDS_SHOWN]
+        found = ask.newest(topic, partition=partition, limit=limit)
+    return found if isinstance(found, Look) else Look(found)
 
 
 def _produced(visit: Visit, detail: TopicDetail) -> tuple[int, int] | None:
@@ -98,11 +108,13 @@ def record(visit: Visit) -> dict[str, Any]:
     if not found or found[0].offset != offset:
         where = f"{name}[{partition}] has no record at offset {offset}"
         raise Problem("not-found", f"{where}: it was deleted, or is not written yet")
+    headers = readable_headers(found[0])
     return {
         "record": found[0],
         "key": in_full(found[0].key),
         "value": in_full(found[0].value),
-        "headers": [(name, in_full(value)) for name, value in found[0].headers],
+        "headers": [(name, in_full(value)) for name, value in headers or ()],
+        "has_readable_headers": headers is not None,
     }
 
 

@@ -1,12 +1,15 @@
-"""Keys, values and headers of records as text, and back from what a form has. Pure.
+"""Keys, values and headers of records as text, and back from what a form has; and what a look for
+records says of itself. Pure.
 
-Bytes that are UTF-8 are text; JSON is set out in lines; all else is shown in hexadecimal.
+Bytes that are UTF-8 are text; JSON is set out in lines, and is otherwise as it was written; all
+else is shown in hexadecimal.
 """
 
 import json
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from millstream.base.record import Header
 from millstream.values.unfit import Unfit
@@ -19,6 +22,28 @@ TEXT_CHARACTERS_MAX = 100_000
 HEX_BYTES_MAX = 4_096
 HEX_BYTES_A_LINE = 16
 HEADERS_MAX = 100
+SPANS_MAX = 10
+INDENT = "  "
+# A text, a sign, or what is between two of them: a number or a word.
+JSON_TOKENS = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
+# Stands for headers that the client cannot read, as one's name is not UTF-8. It is known by
+# identity: every other value can be a record's headers.
+UNREADABLE: Final[tuple[Header, ...]] = (("", b""),)
+
+
+class Look(list[RecordSeen]):
+    """The records that a look found. `is_cut`: it ended before it had all that it was to find, for
+    their bytes or for the time that it took; `unread`: partitions with records that it left out."""
+
+    def __init__(
+        self,
+        found: Iterable[RecordSeen] = (),
+        *,
+        is_cut: bool = False,
+        unread: Sequence[int] = (),
+    ) -> None:
+        super().__init__(found)
+        self.is_cut, self.unread = is_cut, tuple(unread)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,9 +94,37 @@ def _pretty(text: str) -> str | None:
     if text[:1] not in ("{", "[") or len(text) > TEXT_CHARACTERS_MAX:
         return None
     try:
-        return json.dumps(json.loads(text), indent=2, ensure_ascii=False)
+        json.loads(text, parse_int=str, parse_float=str)  # a number may have any length
     except (ValueError, RecursionError):
         return None
+    return _indented(text)
+
+
+def _indented(text: str) -> str:
+    """Valid JSON in lines, token by token: what is read and written again loses keys that come
+    twice and digits, and may be no text any more. What is deep grows with its square: it is left
+    off where it would be cut."""
+    parts: list[str] = []
+    size = 0
+    for part in _laid_out(JSON_TOKENS.findall(text)):
+        parts.append(part)
+        size += len(part)
+        if size > TEXT_CHARACTERS_MAX:
+            break
+    return "".join(parts)
+
+
+def _laid_out(tokens: list[str]) -> Iterator[str]:
+    depth = 0
+    before = ""
+    for token in tokens:
+        depth -= token in ("}", "]")
+        is_first, is_last = before in ("{", "["), token in ("}", "]")
+        if (is_first or is_last or before == ",") and not (is_first and is_last):
+            yield "\n" + INDENT * depth
+        yield ": " if token == ":" else token
+        depth += token in ("{", "[")
+        before = token
 
 
 def hex_dump(found: bytes) -> str:
@@ -90,11 +143,29 @@ def matches(record: RecordSeen, wanted: str) -> bool:
     if not wanted:
         return True
     needle = wanted.casefold()
-    texts = [record.key, record.value, *(value for _, value in record.headers)]
-    names = any(needle in name.casefold() for name, _ in record.headers)
+    headers = readable_headers(record) or ()
+    texts = [record.key, record.value, *(value for _, value in headers)]
+    names = any(needle in name.casefold() for name, _ in headers)
     return names or any(
         needle in text.decode("utf-8", "replace").casefold() for text in texts if text is not None
     )
+
+
+def readable_headers(record: RecordSeen) -> tuple[Header, ...] | None:
+    """None if it has some that cannot be read."""
+    return None if record.headers is UNREADABLE else record.headers
+
+
+def spans(numbers: Sequence[int]) -> str:
+    """Those behind one another as one: 1–3, 7."""
+    found: list[list[int]] = []
+    for number in sorted(numbers):
+        if found and number == found[-1][1] + 1:
+            found[-1][1] = number
+        else:
+            found.append([number, number])
+    words = [f"{first}" if first == last else f"{first}–{last}" for first, last in found]
+    return ", ".join([*words[:SPANS_MAX], *(["…"] if len(words) > SPANS_MAX else [])])
 
 
 def headers_from(text: str) -> tuple[Header, ...]:
@@ -115,7 +186,3 @@ def _header(line: str) -> Header:
 def bytes_from(text: str, *, is_null: bool = False) -> bytes | None:
     """A form sends line breaks as CR LF, whatever was typed."""
     return None if is_null else text.replace("\r\n", "\n").encode()
-
-
-def sizes_of(records: Sequence[RecordSeen]) -> int:
-    return sum(len(one.key or b"") + len(one.value or b"") for one in records)

@@ -79,19 +79,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    names = (
-        "count",
-        "counted",
-        "short",
-        "rate",
-        "size",
-        "duration",
-        "ago",
-        "clock",
-        "iso",
-        "curve",
-    )
-    environment.globals |= {name: getattr(figures, name) for name in names}
+    environment.globals |= {name: getattr(figures, name) for name in FIGURES}
     environment.globals |= {
         "asset": _asset,
         "href": href,

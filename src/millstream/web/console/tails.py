@@ -7,8 +7,8 @@ Of a flood, so many rows a moment are shown, and the rest are counted.
 """
 
 import contextlib
+import threading
 from collections.abc import Mapping
-from functools import partial
 from typing import Any
 
 import anyio
@@ -19,7 +19,7 @@ from millstream.base.clock import Clock
 from millstream.web.calls import Calls
 from millstream.web.change_feeds import Feed, event_stream
 from millstream.web.console.app_pages import shown_value, where_of
-from millstream.web.console.broker_pages import require_topic
+from millstream.web.console.broker_pages import partition_of, require_topic
 from millstream.web.console.facts import RecordSeen
 from millstream.web.console.page_serving import Console, sent
 from millstream.web.console.ports import RecordTail
@@ -34,39 +34,59 @@ GATHER_SECONDS = 0.2
 
 
 async def tail_records(request: Request, console: Console) -> Response:
-    visit = console.visit(request)
+    visit, calls = console.visit(request), console.serving.calls
     with contextlib.ExitStack() as slot:
-        slot.enter_context(console.serving.calls.feed())
-        console.serving.calls.require_tail()
-        tail = await console.serving.calls.ask_broker(lambda: _open(visit))
-        events = RecordEvents(tail, console.serving.calls, wanted=visit.text("q"))
+        slot.enter_context(calls.feed())
+        with contextlib.ExitStack() as place:
+            place.enter_context(calls.open_tail())
+            tail = await calls.ask_broker(lambda: _open(visit))
+            events = RecordEvents(tail, calls, place.pop_all(), wanted=visit.text("q"))
         feed = Feed(events, closing=console.serving.closing)
         return await event_stream(feed, console.serving, slot.pop_all(), bytes)
 
 
 def _open(visit: Visit) -> RecordTail:
-    return visit.source.topics.tail(require_topic(visit), partition=visit.number("partition"))
+    topic = require_topic(visit)
+    return visit.source.topics.tail(topic, partition=partition_of(visit, topic))
 
 
 class RecordEvents:
-    """Those of a tail that have the text; the newest of many."""
+    """Those of a tail that have the text; the newest of many. Its place among the open tails is
+    free again when its consumer is gone, and not before: so many hold memory at one time."""
 
-    def __init__(self, tail: RecordTail, calls: Calls, *, wanted: str) -> None:
-        self._tail, self._calls, self._wanted = tail, calls, wanted
+    def __init__(
+        self, tail: RecordTail, calls: Calls, place: contextlib.ExitStack, *, wanted: str
+    ) -> None:
+        self._tail, self._calls, self._place, self._wanted = tail, calls, place, wanted
+        self._one_thread = threading.Lock()
+        self._is_closed = False
 
     def __aiter__(self) -> "RecordEvents":
         return self
 
     async def __anext__(self) -> bytes:
         while True:
-            found = await self._calls.tail(partial(self._tail.poll, POLL_SECONDS))
+            found = await self._calls.tail(self._poll)
             chosen = [one for one in found if matches(one, self._wanted)]
             if chosen:
+                event = record_event(chosen)
+                del found, chosen  # a client may be long in taking the event
                 await anyio.sleep(GATHER_SECONDS)
-                return record_event(chosen)
+                return event
+
+    def _poll(self) -> list[RecordSeen]:
+        """A request that is cancelled leaves its thread in here: closing waits for it."""
+        with self._one_thread:
+            return [] if self._is_closed else self._tail.poll(POLL_SECONDS)
 
     async def aclose(self) -> None:
-        await self._calls.ask_broker(self._tail.close)
+        with self._place:
+            await self._calls.tail(self._close)
+
+    def _close(self) -> None:
+        with self._one_thread:
+            self._is_closed = True
+            self._tail.close()
 
 
 def record_event(records: list[RecordSeen]) -> bytes:

@@ -1,15 +1,21 @@
 """Every page of the console: what it shows, that it is escaped, and that it asks for little."""
 
 import re
+import threading
+import time
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
 
 from millstream.base.errors import Retryable
+from millstream.web.console.facts import RecordSeen
+from millstream.web.console.record_text import UNREADABLE
 from millstream.web.console.routes import PAGES
-from tests.support.console_source import HOSTILE, NOW_MS, MemorySource, record
+from millstream.web.limits import TAILS_MAX
+from tests.support.console_source import HOSTILE, NOW_MS, MemorySource, MemoryTail, record
 from tests.support.web_application import MemoryApplication
-from tests.support.web_client import WebClient
+from tests.support.web_client import WITHIN_S, WebClient
 
 PATHS = (
     "",
@@ -33,6 +39,38 @@ PATHS = (
     "aggregates/Stock/tea",
 )
 ALONE = {"br", "hr", "img", "input", "link", "meta", "path", "rect", "circle", "ellipse"}
+
+
+class WaitingTail(MemoryTail):
+    """Its first poll ends when all others have begun."""
+
+    def __init__(self, all_poll: threading.Barrier) -> None:
+        super().__init__()
+        self._all_poll, self._left = all_poll, TAILS_MAX
+        self._lock = threading.Lock()
+
+    def poll(self, timeout_s: float) -> list[RecordSeen]:
+        with self._lock:
+            self._left -= 1
+            is_first = self._left >= 0
+        if is_first:
+            self._all_poll.wait(WITHIN_S)
+        return [record(1)]
+
+
+class SlowTail(MemoryTail):
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_polled = threading.Event()
+        self.was_closed_in_use = False
+
+    def poll(self, timeout_s: float) -> list[RecordSeen]:
+        if self.coming:
+            return self.coming.pop(0)
+        self.is_polled.set()
+        time.sleep(0.2)
+        self.was_closed_in_use = self.is_closed
+        return [record(2)]
 
 
 class Outline(HTMLParser):
@@ -154,6 +192,40 @@ def test_records_are_filtered_by_what_they_say(console: WebClient, filled: Memor
     assert "/console/topics/clicks/0/1" not in text
 
 
+def test_a_search_says_how_far_it_looked(console: WebClient, filled: MemorySource) -> None:
+    text = console.get("/console/topics/clicks", q="nobody").text
+    assert "None of the newest 2 records has “nobody”" in text
+    assert "Looked at" not in text
+    filled.topics.is_cut = True
+    assert "Looked at the newest 2 records only" in console.get("/console/topics/clicks").text
+    text = console.get("/console/topics/clicks", q="nobody", offset=1).text
+    assert "Looked at 1 record from this offset on only" in text
+    assert "None of 1 record from this offset on has “nobody”" in text
+
+
+def test_partitions_that_were_not_looked_at_are_told(
+    console: WebClient, filled: MemorySource
+) -> None:
+    filled.topics.unread = (4, 5, 6, 9)
+    text = console.get("/console/topics/clicks").text
+    assert "Not looked at: 4 partitions (4–6, 9)." in text
+
+
+def test_a_record_of_any_json_has_a_page(console: WebClient, source: MemorySource) -> None:
+    source.topics.written = [record(0, b'{"a":"\\ud800"}')]
+    assert "\\ud800" in console.get("/console/topics/clicks/0/0").text
+
+
+def test_a_record_whose_headers_cannot_be_read_says_so(
+    console: WebClient, source: MemorySource
+) -> None:
+    source.topics.written = [replace(record(0, b"ada"), headers=UNREADABLE)]
+    text = console.get("/console/topics/clicks/0/0").text
+    assert "ada" in text
+    assert "cannot be shown: the name of one is not UTF-8" in text
+    assert "cannot be shown" not in console.get("/console/topics/clicks").text
+
+
 @pytest.mark.parametrize("path", ["topics/none", "jobs/none", "captures/none", "queues/none"])
 def test_what_is_not_there_is_a_page_that_says_so(console: WebClient, path: str) -> None:
     answer = console.get(f"/console/{path}")
@@ -165,6 +237,12 @@ def test_what_is_not_there_is_a_page_that_says_so(console: WebClient, path: str)
 @pytest.mark.parametrize("query", [{"partition": "x"}, {"partition": "9"}, {"page": "²"}])
 def test_a_number_that_is_none_is_refused(console: WebClient, query: dict[str, str]) -> None:
     assert console.get("/console/topics/clicks", **query).status_code == 400
+
+
+@pytest.mark.parametrize("partition", ["2", "3000000000", "x"])
+def test_a_partition_that_is_not_there_is_not_followed(console: WebClient, partition: str) -> None:
+    answer = console.get("/console/topics/clicks/tail", partition=partition)
+    assert answer.status_code == 400
 
 
 def test_a_record_that_is_gone_is_not_another_one(console: WebClient, filled: MemorySource) -> None:
@@ -288,6 +366,47 @@ def test_records_come_as_rows_that_are_escaped(console: WebClient, source: Memor
     assert HOSTILE.encode() not in came
     assert b"other" not in came
     assert source.topics.followed.is_closed
+
+
+def test_tails_are_opened_up_to_their_limit_and_not_one_more(
+    console: WebClient, source: MemorySource
+) -> None:
+    """None of those that are open waits for another: all of them poll at one time."""
+    all_poll = threading.Barrier(TAILS_MAX + 1)
+    source.topics.followed = WaitingTail(all_poll)
+    may_end = threading.Event()
+    path = "/console/topics/clicks/tail"
+
+    def is_enough(came: bytes) -> bool:
+        return may_end.is_set() and b"event: rows" in came
+
+    open_ones = [console.stream_beside(path, is_enough) for _ in range(TAILS_MAX)]
+    console.meets(all_poll)
+    refused = console.get(path)
+    assert refused.status_code == 429
+    assert f"{TAILS_MAX} tails of topics are open already" in refused.text
+    may_end.set()
+    for one in open_ones:
+        assert b"event: rows" in console.came_of(one)
+    source.topics.followed = MemoryTail()
+    source.topics.followed.coming = [[record(1)]]
+    assert b"event: rows" in console.stream(path, lambda came: b"event: rows" in came)
+
+
+def test_a_tail_that_cannot_be_opened_takes_no_place(
+    console: WebClient, source: MemorySource
+) -> None:
+    for _ in range(TAILS_MAX + 1):
+        assert console.get("/console/topics/none/tail").status_code == 404
+
+
+def test_a_tail_is_not_closed_while_it_is_polled(console: WebClient, source: MemorySource) -> None:
+    """A consumer is for one thread at a time."""
+    tail = source.topics.followed = SlowTail()
+    tail.coming = [[record(1)]]
+    console.stream("/console/topics/clicks/tail", lambda came: tail.is_polled.is_set())
+    assert tail.is_closed
+    assert not tail.was_closed_in_use
 
 
 def test_of_a_flood_some_are_shown_and_the_rest_counted(
