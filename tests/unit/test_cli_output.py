@@ -1,4 +1,5 @@
 import re
+import signal
 from pathlib import Path
 
 import pytest
@@ -11,9 +12,11 @@ from millstream.cli_docs import to_markdown
 from millstream.commands.connecting import BrokerUnreachable, Partition, TopicNotFound
 from millstream.commands.consume import Stop
 from millstream.commands.options import BadOption, parse_topic_configs
-from millstream.commands.output import counted, table
+from millstream.commands.output import counted, table, terminate_as_interrupt, uninterrupted
 from millstream.commands.produce import reason_of
+from millstream.commands.run import ended_line
 from millstream.commands.topics import in_words
+from millstream.processing.jobs.progress import JobProgress
 
 FIRST, SECOND = Partition("clicks", 0), Partition("clicks", 1)
 BOTH = frozenset([FIRST, SECOND])
@@ -160,3 +163,28 @@ def test_no_summary_is_cut(command: list[str]) -> None:
 def test_a_bar_does_not_end_a_cell_of_the_document() -> None:
     rows = [line for line in to_markdown().splitlines() if line.startswith("| ")]
     assert all(len(re.findall(r"(?<!\\)\|", row)) == 3 for row in rows)
+
+
+def test_a_closed_terminal_ends_a_long_command_as_ctrl_c_does() -> None:
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        with pytest.raises(KeyboardInterrupt), terminate_as_interrupt():
+            signal.raise_signal(number)
+
+
+def test_an_end_is_not_cut_short() -> None:
+    before = signal.getsignal(signal.SIGINT)
+    with uninterrupted():
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.raise_signal(number)
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_jobs_are_counted_by_how_they_ended() -> None:
+    done, other, stopped = (
+        JobProgress(job="a", state="done"),
+        JobProgress(job="b", state="done"),
+        JobProgress(job="c", state="stopped"),
+    )
+    assert ended_line([done, other]) == "2 jobs done"
+    assert ended_line([done, stopped, other]) == "2 jobs done, 1 stopped"
+    assert ended_line([stopped]) == "1 job stopped"

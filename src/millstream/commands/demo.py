@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from millstream.commands.http_terms import require_web
-from millstream.commands.output import counted, say, terminate_as_interrupt
+from millstream.commands.output import counted, say, terminate_as_interrupt, uninterrupted
 from millstream.commands.plain_help import PlainCommand
 from millstream.commands.up import require_spark
 
@@ -128,5 +128,6 @@ def _staged(
         with contextlib.suppress(KeyboardInterrupt), terminate_as_interrupt():
             yield stage
     finally:
-        say(f"stopping; all is kept in {data}: the next demo goes on there")
-        stage.close()
+        with uninterrupted():
+            say(f"stopping; all is kept in {data}: the next demo goes on there")
+            stage.close()

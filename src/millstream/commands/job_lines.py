@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from millstream.base.quantity import SECOND_MS, format_duration_ms, format_size
-from millstream.commands.output import say, table
+from millstream.commands.output import counted, say, table
 
 if TYPE_CHECKING:
     from millstream.processing.jobs.progress import JobProgress
@@ -124,5 +124,5 @@ def line_of(job: "JobProgress") -> str:
     if job.dead:
         facts.append(f"{job.dead:,} dead letters of its topics")
     if job.restarts:
-        facts.append(f"{job.restarts} restarts")
+        facts.append(counted(job.restarts, "restart"))
     return ", ".join(facts) + (f" ({job.error})" if job.error else "")

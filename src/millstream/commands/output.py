@@ -8,13 +8,16 @@ import os
 import select
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
+from typing import Any
 
 import typer
 
 from millstream.base.errors import Rejected
+
+Handler = Callable[[int, FrameType | None], Any] | signal.Handlers
 
 ALARMS = ("ALREADY LOST", "may lose data NOW")
 
@@ -93,16 +96,32 @@ def confirm(question: str, *, yes: bool) -> None:
 
 @contextmanager
 def terminate_as_interrupt() -> Iterator[None]:
-    """SIGTERM ends a long command as Ctrl-C does: with its clean-up."""
+    """SIGTERM, and a terminal that is closed, end a long command as Ctrl-C does: with its
+    clean-up."""
 
     def interrupt(_signal: int, _frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGTERM, interrupt)
+    with _handled(interrupt, signal.SIGTERM, signal.SIGHUP):
+        yield
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """For an end that others would be left behind by if it were cut short: it is bounded in time,
+    and no signal that asks for the end is heard meanwhile."""
+    with _handled(signal.SIG_IGN, signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        yield
+
+
+@contextmanager
+def _handled(handler: Handler, *numbers: signal.Signals) -> Iterator[None]:
+    before = {number: signal.signal(number, handler) for number in numbers}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, former in before.items():
+            signal.signal(number, former)
 
 
 def reader_is_gone() -> bool:

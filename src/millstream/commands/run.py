@@ -2,6 +2,7 @@
 would do."""
 
 import contextlib
+from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,12 +11,19 @@ import typer
 from millstream.base.errors import Rejected
 from millstream.commands.job_lines import shown_jobs
 from millstream.commands.options import BadOption, Json, MetricsListen, OnlyJobs, RebuildJobs
-from millstream.commands.output import counted, print_json, print_table, say
+from millstream.commands.output import (
+    counted,
+    print_json,
+    print_table,
+    say,
+    terminate_as_interrupt,
+)
 from millstream.setting_kinds import parse_address
 
 if TYPE_CHECKING:
     from millstream.app import App
     from millstream.processing.jobs.prepared_job import PreparedJob
+    from millstream.processing.jobs.progress import JobProgress
 
 
 def run(
@@ -58,7 +66,7 @@ def run(
     from millstream.commands.app_file import load_app
 
     app = load_app(file)
-    try:
+    with terminate_as_interrupt(), contextlib.closing(app):
         if check:
             _check(app, only, as_json=json)
         else:
@@ -71,8 +79,6 @@ def run(
                 listen=metrics_listen,
                 json=json,
             )
-    finally:
-        app.close()
 
 
 def _run(
@@ -102,7 +108,15 @@ def _run(
             look=look,
         )
     if not json:
-        say(f"{counted(len(done), 'job')} {'done' if once else 'stopped'}")
+        say(ended_line(done))
+
+
+def ended_line(jobs: "list[JobProgress]") -> str:
+    """How many ended in which way: "2 jobs done, 1 stopped"."""
+    ways = Counter(job.state for job in jobs)
+    first, *others = [f"{number} {state}" for state, number in ways.most_common()]
+    number, _, state = first.partition(" ")
+    return ", ".join([f"{counted(int(number), 'job')} {state}", *others])
 
 
 @contextlib.contextmanager

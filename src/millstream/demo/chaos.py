@@ -57,8 +57,8 @@ class Round:
         orders, payments = self.comparisons[0].database, self.comparisons[-1].database
         words = "totals equal" if self.is_equal else "TOTALS DIFFER"
         return (
-            f"round {self.number}: {self.victim} killed; {words} after {self.seconds:.0f} s: "
-            f"{orders} orders, {payments} payments"
+            f"round {self.number}: {self.victim} killed; {words} after {self.seconds:.0f} s of "
+            f"rest: {orders} orders, {payments} payments"
         )
 
 
@@ -68,6 +68,7 @@ class Chaos:
         self._tell, self._update = tell, update
 
     def run(self, rounds: int) -> list[Round]:
+        self._tell("waiting until every view has its first rows")
         self._await("every view has its first rows", READY_SECONDS_MAX, self._all_there)
         victims = itertools.islice(itertools.cycle(VICTIMS), rounds)
         done = []
@@ -82,6 +83,7 @@ class Chaos:
         self._stage.go_on()
         self._await(f"the {victim} to kill", READY_SECONDS_MAX, lambda: self._stage.has(victim))
         self._busy()
+        self._tell(f"round {number}: {victim} dies; the shop goes on, and then rests")
         self._stage.kill(victim)
         self._busy()
         self._stage.pause()

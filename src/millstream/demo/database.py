@@ -170,7 +170,7 @@ class ShopDatabase:
     def _note(self) -> None:
         self._notes.parent.mkdir(parents=True, exist_ok=True)
         self._notes.touch(mode=0o600)
-        noted = {"password": self.password, "port": self.port}
+        noted = {"password": self.password, "port": self.port, "home": str(self.home)}
         self._notes.write_text(json.dumps(noted), encoding="utf-8")
 
     def _create(self) -> None:

@@ -192,12 +192,14 @@ class Stage:
             time.sleep(LOOK_SECONDS)
 
     def close(self) -> None:
-        if self._generator is not None:
-            self._generator.end()
-        if self._up is not None:
-            self._up.end(signal.SIGINT)
-        self.database.stop()
-        self._lock.release()
+        """Each of them, whatever becomes of another: nothing is left running."""
+        with contextlib.ExitStack() as ends:
+            ends.callback(self._lock.release)
+            ends.callback(self.database.stop)
+            if self._up is not None:
+                ends.callback(self._up.end, signal.SIGINT)
+            if self._generator is not None:
+                ends.callback(self._generator.end)
 
     # --- what chaos does --------------------------------------------------------------------------
 

@@ -193,7 +193,10 @@ def clock_finding(now: datetime, *, zone: str, drift_ms: float) -> Finding:
 def files_finding(hard: int) -> Finding:
     """The broker takes what the hard limit gives."""
     told = f"{hard:,} open files allowed" if hard >= 0 else "no limit of open files"
-    mend = "raise it: `ulimit -Hn 65536`, or LimitNOFILE= of the service"
+    mend = (
+        "raise it: nofile in /etc/security/limits.conf (then log in again), LimitNOFILE= of a "
+        "service, or `ulimit -n 65536` as root"
+    )
     if 0 <= hard < FILES_FAIL:
         return Finding("file limit", "fail", told, mend)
     if 0 <= hard < FILES_WARN:

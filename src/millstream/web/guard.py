@@ -98,7 +98,8 @@ def is_console(path: str) -> bool:
 def _refusal(problem: Problem, scope: Scope) -> Response:
     """Who comes to a page of the console without a session is shown where to get one."""
     wants_page = "text/html" in Headers(scope=scope).get("accept", "")
-    is_page = scope["method"] == "GET" and is_console(scope["path"]) and wants_page
+    is_ours = is_console(scope["path"]) or scope["path"] == "/"
+    is_page = scope["method"] == "GET" and is_ours and wants_page
     if problem.word != "no-token" or not is_page:
         return problem_response(problem)
     query = scope["query_string"].decode("latin-1")

@@ -84,7 +84,10 @@ def _plain(state: Any) -> Any:
 
     from millstream.eventsourcing.aggregate import state_in
 
-    return {
-        name: msgspec.to_builtins(value, str_keys=True, enc_hook=str)
-        for name, value in state_in(state).items()
-    }
+    def plain(value: Any) -> Any:
+        try:
+            return msgspec.to_builtins(value, str_keys=True, enc_hook=str)
+        except (TypeError, ValueError):  # keys that are no text, or nested without an end
+            return str(value)
+
+    return {name: plain(value) for name, value in state_in(state).items()}

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from millstream.app import App
 from millstream.base.clock import Clock, system_clock
-from millstream.base.errors import MillstreamError, Retryable
+from millstream.base.errors import MillstreamError
 from millstream.capture.captures_topic import FollowedCaptures
 from millstream.capture.position_record import TOPIC as CAPTURES_TOPIC
 from millstream.capture.position_record import CaptureRecords
@@ -150,7 +150,7 @@ class ShownDeclarations:
         """The names of captured tables do for a picture; who asks for captures is told why not."""
         try:
             return self._capture_records()
-        except Retryable:
+        except MillstreamError:
             return {}
 
     def _capture_records(self) -> Mapping[str, CaptureRecords]:

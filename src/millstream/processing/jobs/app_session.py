@@ -3,13 +3,39 @@
 A program or a test may have a session already; Spark has one per process, and it is used.
 """
 
-from collections.abc import Mapping
+import contextlib
+import signal
+import threading
+from collections.abc import Iterator, Mapping
+from types import FrameType
 
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark import SparkContext
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from millstream.processing.session import open_session
+
+
+@contextlib.contextmanager
+def interrupts_later() -> Iterator[None]:
+    """Signals that ask for the end are heard when the block is done, some seconds later: Spark in
+    the midst of its start, or of its end, would leave a Java behind, or a traceback."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    heard: list[tuple[int, FrameType | None]] = []
+    numbers = [number for number in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(number)]
+    before = {
+        number: signal.signal(number, lambda *asked: heard.append(asked)) for number in numbers
+    }
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for first, _ in heard[:1]:
+            signal.raise_signal(signal.Signals(first))
 
 
 class AppSession:
@@ -28,10 +54,13 @@ class AppSession:
         PySparkLogger.getLogger("DataFrameQueryContextLogger").disabled = True
         # Not the active session: that is one of this thread.
         self._is_ours = SparkContext._active_spark_context is None
-        self.session: SparkSession = open_session(
-            app, master=master, settings=settings, quick_start=quick_start, log_level=log_level
-        )
+        with interrupts_later():
+            self.session: SparkSession = open_session(
+                app, master=master, settings=settings, quick_start=quick_start, log_level=log_level
+            )
 
     def close(self) -> None:
+        """Also of a Java that has ended before us: who ends a whole group of processes ends it."""
         if self._is_ours:
-            self.session.stop()
+            with interrupts_later(), contextlib.suppress(Py4JError, OSError):
+                self.session.stop()

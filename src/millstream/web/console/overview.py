@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
-from millstream.base.errors import Retryable
+from millstream.base.errors import MillstreamError
 from millstream.web.console.attention import notices_of
 from millstream.web.console.facts import CaptureSeen, JobSeen, Node
 from millstream.web.console.figures import Curve, curve, duration, rate, short
@@ -81,7 +81,7 @@ def _if_reached(ask: Callable[[], T]) -> T | None:
     not, as the watch cannot reach it either."""
     try:
         return ask()
-    except Retryable:
+    except MillstreamError:
         return None
 
 

@@ -77,7 +77,8 @@ def console_routes(console: Console) -> list[Route]:
     pages = [Route(one.path, _told(_shown(one), console), methods=["GET"]) for one in PAGES]
     static = Route("/console/static/{name}", _told(_static, console), methods=["GET"])
     front = Route("/console", _to_front, methods=["GET"])
-    return [front, static, *acts, *pages]
+    other = Route("/console/{other:path}", _told(_not_there, console), methods=["GET"])
+    return [front, static, *acts, *pages, other]
 
 
 def _shown(page: Page) -> Handler:
@@ -100,6 +101,10 @@ def _told(handler: Handler, console: Console) -> Callable[[Request], Awaitable[R
             return problem_page(request, problem, console)
 
     return endpoint
+
+
+async def _not_there(request: Request, _console: Console) -> Response:
+    raise Problem("not-found", f"there is no page {request.url.path}")
 
 
 async def _to_front(request: Request) -> Response:

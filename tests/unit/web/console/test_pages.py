@@ -147,6 +147,13 @@ def test_every_file_that_a_page_names_is_there(console: WebClient) -> None:
     assert console.get("/console/static/sessions.py").status_code == 404
 
 
+def test_an_address_that_is_no_page_is_told_by_a_page(console: WebClient) -> None:
+    answer = console.get("/console/nope/x", {"Accept": "text/html"})
+    assert answer.status_code == 404
+    assert "there is no page /console/nope/x" in answer.text
+    assert "To the overview" in answer.text
+
+
 def test_the_links_of_the_overview_lead_somewhere(console: WebClient) -> None:
     links = set(re.findall(r'href="(/console/[^"#?]*)"', console.get("/console/").text))
     assert "/console/jobs/sales" in links

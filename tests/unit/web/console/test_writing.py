@@ -66,6 +66,8 @@ def test_a_page_leads_who_is_not_in_to_the_way_in(guarded: WebClient) -> None:
     answer = guarded.get("/console/topics?q=a", {"Accept": "text/html"})
     assert answer.status_code == 303
     assert answer.headers["location"] == "/console/sign-in?next=%2Fconsole%2Ftopics%3Fq%3Da"
+    assert guarded.get("/", {"Accept": "text/html"}).status_code == 303
+    assert guarded.get("/", {"Accept": "application/json"}).status_code == 401
     assert guarded.get("/console/sign-in").status_code == 200
     assert guarded.get("/console/topics", {"Accept": "text/event-stream"}).status_code == 401
 
