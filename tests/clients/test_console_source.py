@@ -17,8 +17,7 @@ from millstream.commands.console.record_reader import READ_BYTES_MAX, TAIL_BYTES
 from millstream.commands.console.shown_app import ShownApp
 from millstream.embedded import Broker
 from millstream.queues.queue import Queue
-from millstream.web.console.facts import NewRecord, Node, RecordSeen
-from millstream.web.console.record_text import Look
+from millstream.web.console.facts import Look, NewRecord, Node, RecordSeen
 from tests.support.waiting import eventually
 
 WITHIN_S = 60.0

@@ -20,6 +20,7 @@ from millstream.web.console.facts import (
     GroupPartition,
     GroupSeen,
     JobSeen,
+    Look,
     NewRecord,
     Node,
     PartitionSeen,
@@ -29,7 +30,6 @@ from millstream.web.console.facts import (
     TopicDetail,
     TopicSeen,
 )
-from millstream.web.console.record_text import Look
 
 NOW_MS = 1_794_963_600_000
 HOSTILE = "<script>alert(1)</script>"
@@ -87,15 +87,13 @@ class MemoryTopics:
         own = ConfigSeen(name="retention.ms", value="1000", is_own=True)
         return TopicDetail(name=name, partitions=tuple(partitions), retention="7d", configs=(own,))
 
-    def newest(self, topic: str, *, partition: int | None, limit: int) -> Sequence[RecordSeen]:
+    def newest(self, topic: str, *, partition: int | None, limit: int) -> Look:
         found = [
             one for one in self.written if one.topic == topic and partition in (None, one.partition)
         ]
         return Look(found[::-1][:limit], is_cut=self.is_cut, unread=self.unread)
 
-    def records(
-        self, topic: str, *, partition: int, offset: int, limit: int
-    ) -> Sequence[RecordSeen]:
+    def records(self, topic: str, *, partition: int, offset: int, limit: int) -> Look:
         there = [one for one in self.written if (one.topic, one.partition) == (topic, partition)]
         found = [one for one in there if one.offset >= offset]
         return Look(found[:limit], is_cut=self.is_cut)

@@ -16,8 +16,7 @@ from millstream.base.quantity import KIB, MIB
 from millstream.base.record import Header
 from millstream.commands.connecting import Partition, bootstrap, client_config, error_from
 from millstream.setting_kinds import Address
-from millstream.web.console.facts import RecordSeen
-from millstream.web.console.record_text import UNREADABLE, Look
+from millstream.web.console.facts import Look, RecordSeen
 
 READ_SECONDS_MAX = 5.0
 POLL_SECONDS = 0.2
@@ -159,7 +158,7 @@ class Backwards:
 
 
 def size_of(record: RecordSeen) -> int:
-    headers = sum(len(name) + len(value or b"") for name, value in record.headers)
+    headers = sum(len(name) + len(value or b"") for name, value in record.headers or ())
     return len(record.key or b"") + len(record.value or b"") + headers
 
 
@@ -303,10 +302,10 @@ def _record(message: Any) -> RecordSeen:
     )
 
 
-def _headers(message: Any) -> tuple[Header, ...]:
+def _headers(message: Any) -> tuple[Header, ...] | None:
     """A name that is not UTF-8 is an error of the client: the whole record would not be seen. Asked
     for once: the second answer is broken in it."""
     try:
         return tuple(message.headers() or ())
     except (SystemError, UnicodeDecodeError):
-        return UNREADABLE
+        return None

@@ -19,9 +19,9 @@ from millstream.commands.console.record_writer import RecordWriter
 from millstream.queues.access import access_from
 from millstream.web.console.facts import (
     ConfigSeen,
+    Look,
     NewRecord,
     PartitionSeen,
-    RecordSeen,
     TopicDetail,
     TopicSeen,
 )
@@ -102,7 +102,7 @@ class ShownTopics:
 
     # --- records
 
-    def newest(self, topic: str, *, partition: int | None, limit: int) -> Sequence[RecordSeen]:
+    def newest(self, topic: str, *, partition: int | None, limit: int) -> Look:
         counts = self._require(topic)
         available = self._cluster().available(partitions_of(counts), uncommitted=False)
         chosen = {
@@ -115,9 +115,7 @@ class ShownTopics:
             cluster.brokers, chosen, limit=limit, newest_ms=cluster.newest_times_ms
         )
 
-    def records(
-        self, topic: str, *, partition: int, offset: int, limit: int
-    ) -> Sequence[RecordSeen]:
+    def records(self, topic: str, *, partition: int, offset: int, limit: int) -> Look:
         self._require(topic)
         part = Partition(topic, partition)
         [within] = self._cluster().available([part], uncommitted=False).values()

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from millstream.web.console.facts import TopicDetail
+from millstream.web.console.facts import Look, TopicDetail
 from millstream.web.console.figures import curve
 from millstream.web.console.overview import small
-from millstream.web.console.record_text import Look, in_full, matches, readable_headers, spans
+from millstream.web.console.record_text import in_full, matches, spans
 from millstream.web.console.visits import PAGE_LINES, Visit, lines_of, searched
 from millstream.web.problems import Problem, unknown
 
@@ -88,7 +88,7 @@ def _look(visit: Visit, topic: str, partition: int | None) -> Look:
         found = ask.records(topic, partition=partition or 0, offset=offset, limit=limit)
     else:
         found = ask.newest(topic, partition=partition, limit=limit)
-    return found if isinstance(found, Look) else Look(found)
+    return found
 
 
 def _produced(visit: Visit, detail: TopicDetail) -> tuple[int, int] | None:
@@ -108,13 +108,12 @@ def record(visit: Visit) -> dict[str, Any]:
     if not found or found[0].offset != offset:
         where = f"{name}[{partition}] has no record at offset {offset}"
         raise Problem("not-found", f"{where}: it was deleted, or is not written yet")
-    headers = readable_headers(found[0])
     return {
         "record": found[0],
         "key": in_full(found[0].key),
         "value": in_full(found[0].value),
-        "headers": [(name, in_full(value)) for name, value in headers or ()],
-        "has_readable_headers": headers is not None,
+        "headers": [(name, in_full(value)) for name, value in found[0].headers or ()],
+        "has_readable_headers": found[0].headers is not None,
     }
 
 

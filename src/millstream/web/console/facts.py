@@ -3,7 +3,7 @@
 None stands for what is not known: never for 0. Pure.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -67,13 +67,30 @@ class TopicDetail:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordSeen:
+    """`headers` are None where the client cannot read them: one's name is not UTF-8."""
+
     topic: str
     partition: int
     offset: int
     timestamp_ms: int | None
     key: bytes | None
     value: bytes | None
-    headers: tuple[Header, ...] = ()
+    headers: tuple[Header, ...] | None = ()
+
+
+class Look(list[RecordSeen]):
+    """The records that a look found. `is_cut`: it ended before it had all that it was to find, for
+    their bytes or for the time that it took; `unread`: partitions with records that it left out."""
+
+    def __init__(
+        self,
+        found: Iterable[RecordSeen] = (),
+        *,
+        is_cut: bool = False,
+        unread: Sequence[int] = (),
+    ) -> None:
+        super().__init__(found)
+        self.is_cut, self.unread = is_cut, tuple(unread)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

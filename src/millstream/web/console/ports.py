@@ -16,6 +16,7 @@ from millstream.web.console.facts import (
     GroupDetail,
     GroupSeen,
     JobSeen,
+    Look,
     NewRecord,
     RecordSeen,
     StreamHistory,
@@ -46,12 +47,10 @@ class Topics(Protocol):
 
     def detail(self, name: str) -> TopicDetail: ...
 
-    def newest(self, topic: str, *, partition: int | None, limit: int) -> Sequence[RecordSeen]:
+    def newest(self, topic: str, *, partition: int | None, limit: int) -> Look:
         """The last ones, the newest first."""
 
-    def records(
-        self, topic: str, *, partition: int, offset: int, limit: int
-    ) -> Sequence[RecordSeen]:
+    def records(self, topic: str, *, partition: int, offset: int, limit: int) -> Look:
         """From an offset on, in order."""
 
     def tail(self, topic: str, *, partition: int | None) -> RecordTail: ...

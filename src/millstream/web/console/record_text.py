@@ -1,5 +1,4 @@
-"""Keys, values and headers of records as text, and back from what a form has; and what a look for
-records says of itself. Pure.
+"""Keys, values and headers of records as text, and back from what a form has. Pure.
 
 Bytes that are UTF-8 are text; JSON is set out in lines, and is otherwise as it was written; all
 else is shown in hexadecimal.
@@ -7,9 +6,9 @@ else is shown in hexadecimal.
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Literal
 
 from millstream.base.record import Header
 from millstream.values.unfit import Unfit
@@ -26,24 +25,6 @@ SPANS_MAX = 10
 INDENT = "  "
 # A text, a sign, or what is between two of them: a number or a word.
 JSON_TOKENS = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
-# Stands for headers that the client cannot read, as one's name is not UTF-8. It is known by
-# identity: every other value can be a record's headers.
-UNREADABLE: Final[tuple[Header, ...]] = (("", b""),)
-
-
-class Look(list[RecordSeen]):
-    """The records that a look found. `is_cut`: it ended before it had all that it was to find, for
-    their bytes or for the time that it took; `unread`: partitions with records that it left out."""
-
-    def __init__(
-        self,
-        found: Iterable[RecordSeen] = (),
-        *,
-        is_cut: bool = False,
-        unread: Sequence[int] = (),
-    ) -> None:
-        super().__init__(found)
-        self.is_cut, self.unread = is_cut, tuple(unread)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,17 +124,12 @@ def matches(record: RecordSeen, wanted: str) -> bool:
     if not wanted:
         return True
     needle = wanted.casefold()
-    headers = readable_headers(record) or ()
+    headers = record.headers or ()
     texts = [record.key, record.value, *(value for _, value in headers)]
     names = any(needle in name.casefold() for name, _ in headers)
     return names or any(
         needle in text.decode("utf-8", "replace").casefold() for text in texts if text is not None
     )
-
-
-def readable_headers(record: RecordSeen) -> tuple[Header, ...] | None:
-    """None if it has some that cannot be read."""
-    return None if record.headers is UNREADABLE else record.headers
 
 
 def spans(numbers: Sequence[int]) -> str:

@@ -10,7 +10,6 @@ import pytest
 
 from millstream.base.errors import Retryable
 from millstream.web.console.facts import RecordSeen
-from millstream.web.console.record_text import UNREADABLE
 from millstream.web.console.routes import PAGES
 from millstream.web.limits import TAILS_MAX
 from tests.support.console_source import HOSTILE, NOW_MS, MemorySource, MemoryTail, record
@@ -226,7 +225,7 @@ def test_a_record_of_any_json_has_a_page(console: WebClient, source: MemorySourc
 def test_a_record_whose_headers_cannot_be_read_says_so(
     console: WebClient, source: MemorySource
 ) -> None:
-    source.topics.written = [replace(record(0, b"ada"), headers=UNREADABLE)]
+    source.topics.written = [replace(record(0, b"ada"), headers=None)]
     text = console.get("/console/topics/clicks/0/0").text
     assert "ada" in text
     assert "cannot be shown: the name of one is not UTF-8" in text
