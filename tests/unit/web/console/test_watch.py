@@ -5,6 +5,7 @@ import threading
 import pytest
 
 from millstream.base.errors import Retryable
+from millstream.web.console import watch as watching
 from millstream.web.console.series import BATCHES_MS, GAP_MS, SAMPLES_MAX, Series, summed
 from millstream.web.console.watch import OPENED_TOPICS_MAX, SLOW_EVERY, Watch, lag_of
 from tests.support.console_source import NOW_MS, MemorySource
@@ -154,6 +155,26 @@ def test_a_topic_whose_page_was_opened_is_sampled(watch: Watch, source: MemorySo
     finally:
         watch.stop()
     assert not any(thread.name == "console" for thread in threading.enumerate())
+
+
+def test_of_topics_that_were_opened_the_last_are_sampled(
+    watch: Watch, source: MemorySource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Watch, "_run", lambda _self: None)  # we sample ourselves
+    watch.look(topic="notes")
+    for number in range(OPENED_TOPICS_MAX):
+        watch.look(topic=f"other-{number}")
+    watch.sample()
+    assert watch.series("topic", "notes").last is None
+    assert watch.series("topic", "clicks").last == 100
+
+
+def test_figures_of_more_than_are_kept_go_the_oldest_first(
+    watch: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watching, "SERIES_MAX", 3)
+    watch.sample()
+    assert len(watch._series) == 3
 
 
 def test_a_watch_that_was_stopped_stays_so(watch: Watch) -> None:

@@ -5,6 +5,7 @@ import re
 import httpx
 import pytest
 
+from millstream.web.console.actions import FIELDS_MAX
 from millstream.web.console.sessions import (
     COOKIE,
     SESSION_MS,
@@ -91,6 +92,21 @@ def test_the_cookie_is_for_our_pages_alone(guarded: WebClient) -> None:
     assert "samesite=strict" in cookie
     assert "path=/console" in cookie
     assert TOKEN not in cookie
+    assert "secure" not in cookie, "there is no TLS here"
+
+
+def test_behind_tls_the_cookie_is_sent_over_tls_alone(guarded: WebClient) -> None:
+    secure = {"Origin": "https://localhost:8080"}
+    answer = guarded.post(
+        "https://localhost:8080/console/sign-in", data={"token": TOKEN}, headers=secure
+    )
+    assert "secure" in answer.headers["set-cookie"].lower()
+
+
+def test_a_form_of_too_many_fields_is_refused(guarded: WebClient) -> None:
+    fields = {f"field-{number}": "x" for number in range(FIELDS_MAX + 1)}
+    answer = guarded.post("/console/sign-in", data={"token": TOKEN, **fields}, headers=OWN)
+    assert answer.status_code == 400
 
 
 @pytest.mark.parametrize("given", ["", "wrong", f"{TOKEN}x", "é"])
