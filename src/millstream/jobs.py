@@ -164,17 +164,17 @@ class Jobs:
             supervisor.stop()
         for job in chosen:
             is_restart_asked(self._jobs_directory, job.name)  # of a run before
-        supervisor.run(look=self._told_to_others(look), one_by_one=one_by_one, stays=stays)
+        told = self._told_to_others(supervisor, look)
+        supervisor.run(look=told, one_by_one=one_by_one, stays=stays)
         if supervisor.failures:
             raise JobsFailed(failures=supervisor.failures)
         return supervisor.progress
 
     def _told_to_others(
-        self, look: "Callable[[list[JobProgress]], None] | None"
+        self, supervisor: "Supervisor", look: "Callable[[list[JobProgress]], None] | None"
     ) -> "Callable[[list[JobProgress]], None]":
         """Also keeps the files that other processes see the jobs by, and does what they ask."""
-        directory, supervisor = self._jobs_directory, self._supervisor
-        assert supervisor is not None  # it is what looks
+        directory = self._jobs_directory
         files = StatusFiles(directory, system_clock)
 
         def look_and_tell(progress: "list[JobProgress]") -> None:

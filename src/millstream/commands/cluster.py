@@ -3,7 +3,6 @@
 Every call ends within a limit, and fails in our own words (connecting.py).
 """
 
-import asyncio
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -597,6 +596,8 @@ class Cluster:
 
 def is_mute(brokers: tuple[Address, ...]) -> bool:
     """Who listens there neither answers nor hangs up: a process that is stopped, or overloaded."""
+    import asyncio
+
     from millstream.queues.access import access_from
     from millstream.queues.connection import connect_to_any
 
