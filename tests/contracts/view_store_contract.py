@@ -19,7 +19,7 @@ from millstream.queues.outbox import Receipt
 from millstream.schemas.arrow_types import schema_to_arrow
 from millstream.schemas.declaration import schema_of
 from millstream.views.netting import BadChange
-from millstream.views.receipts import OwnedByAnother, RowsLost
+from millstream.views.receipts import OwnedByAnother, PlannedAgain, RowsLost
 from millstream.views.store import (
     BadQuestion,
     GenerationServed,
@@ -498,6 +498,23 @@ class StoreContract:
             store.write(receipt(epoch=epoch, batch=3), rows(COUNTS, ("/", 4)))
         assert reader.scan() == [{"url": "/", "count": 1}]
         assert store.write(receipt(epoch=epoch, batch=1), rows(COUNTS, ("/", 2)))
+
+    @pytest.mark.parametrize("batch", [0, 1, 2])
+    def test_a_batch_that_was_planned_again_over_other_records_is_refused(
+        self, writer: OpenWriter, reader: ViewReads, batch: int
+    ) -> None:
+        """Files of the checkpoint are gone, or an older one was put back: Spark gives the number
+        of a batch that the view has, or the next one, to other records."""
+        store = writer("url")
+        epoch = store.claim("counts", schema_of(COUNTS))
+        for number in (0, 1):
+            store.write(receipt(epoch=epoch, batch=number), rows(COUNTS, ("/", number)))
+        elsewhere = {"clicks": {0: 10, 1: 5_000}}
+        again = replace(receipt(epoch=epoch, batch=batch), positions=elsewhere, start=elsewhere)
+        with pytest.raises(PlannedAgain, match=r"holds batch 1, which has read up to clicks:0:10"):
+            store.write(again, rows(COUNTS, ("/lost", 1)))
+        assert reader.scan() == [{"url": "/", "count": 1}]
+        assert reader.position() == {"clicks": {0: 10, 1: 1}}
 
     def test_a_number_that_was_no_batch_is_not_missed(self, writer: OpenWriter) -> None:
         """`millstream state repartition` takes one."""

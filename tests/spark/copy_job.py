@@ -8,6 +8,7 @@ import sys
 from millstream.processing.reading.topic_read import TopicRead
 from millstream.processing.reading.topic_source import stream_topics
 from millstream.processing.session import open_session
+from millstream.processing.writing.batch_log import BatchLog
 from millstream.processing.writing.topic_sink import stream_into_topic
 from millstream.processing.writing.topic_write import TopicWrite
 from tests.support.thread_dumps import dump_on_signal
@@ -21,7 +22,8 @@ def main(bootstrap: str, source: str, target: str, job: str, checkpoint: str) ->
     read = TopicRead(brokers=bootstrap, topics=(source,), records_max=BATCH_RECORDS)
     rows = stream_topics(spark, read, name="in").select("key", "value")
     write = TopicWrite(brokers=bootstrap, topic=target, job=job)
-    writer = stream_into_topic(rows, write).option("checkpointLocation", checkpoint)
+    writer = stream_into_topic(rows, write, BatchLog(checkpoint))
+    writer = writer.option("checkpointLocation", checkpoint)
     writer.trigger(availableNow=True).start().awaitTermination()
     spark.stop()
 

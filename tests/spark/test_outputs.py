@@ -191,7 +191,10 @@ def test_rows_become_records_of_the_schema(
         "url", "at", F.lit("1.50").cast("DECIMAL(5, 2)").alias("price"), F.lit(7).alias("n")
     )
     clicks.add("/")
-    run(start_topic(frame, output, job=output.name, brokers=bootstrap), tmp_path)
+    run(
+        start_topic(frame, output, job=output.name, brokers=bootstrap, checkpoint=tmp_path),
+        tmp_path,
+    )
     (record,) = read(bootstrap, output.name, 1, partitions=3)
     assert record.key() == b"/"
     assert json.loads(record.value() or b"") == {
@@ -219,7 +222,10 @@ def test_changes_become_a_compacted_topic_that_is_a_table_again(
     )
     clicks.add("/", "/a")
     clicks.add("/a", second=9)
-    run(start_topic(frame, output, job=output.name, brokers=bootstrap), tmp_path)
+    run(
+        start_topic(frame, output, job=output.name, brokers=bootstrap, checkpoint=tmp_path),
+        tmp_path,
+    )
     table = DeclaredTable(name=output.name, schema=schema, key=("url", "user"))
     found = batch_frame(spark, table, Reading(brokers=bootstrap)).drop("_order").collect()
     assert sorted(map(tuple, found), key=str) == [
@@ -240,7 +246,7 @@ def test_updates_of_rows_go_into_a_topic_once(
     def run_job(*urls: str) -> None:
         clicks.add(*urls)
         writer = start_topic(
-            counts, output, job=output.name, brokers=bootstrap, updates_of=tmp_path
+            counts, output, job=output.name, brokers=bootstrap, checkpoint=tmp_path, is_update=True
         )
         run(writer.outputMode("update"), tmp_path)
 
@@ -258,12 +264,12 @@ def test_updates_of_rows_go_into_a_topic_once(
 
 @OURS_ALONE
 def test_columns_that_do_not_fit_the_topic_are_told_before_the_start(
-    spark: SparkSession, clicks: Clicks, bootstrap: str
+    spark: SparkSession, clicks: Clicks, bootstrap: str, tmp_path: Path
 ) -> None:
     output = DeclaredTopic(name=unique_name("out"), schema=schema_of("url BIGINT"))
     frame = stream(spark, clicks.declared, bootstrap).select("url", "user")
     with pytest.raises(RowsDoNotFit, match="column url is STRING, the schema has BIGINT; column"):
-        start_topic(frame, output, job="job", brokers=bootstrap)
+        start_topic(frame, output, job="job", brokers=bootstrap, checkpoint=tmp_path)
 
 
 @OURS_ALONE
@@ -275,7 +281,7 @@ def test_a_row_that_does_not_fit_is_named(
     nulled = F.when(F.col("url") != "/bad", F.col("url")).alias("url")
     frame = stream(spark, clicks.declared, bootstrap).select(nulled)
     clicks.add("/", "/bad")
-    writer = start_topic(frame, output, job=output.name, brokers=bootstrap)
+    writer = start_topic(frame, output, job=output.name, brokers=bootstrap, checkpoint=tmp_path)
     message = error_of(lambda: run(writer, tmp_path))
     assert f"topic {output.name}: the row {{'url': None}} cannot be written" in message
 
@@ -292,8 +298,10 @@ def test_topics_of_protobuf_are_read_and_written(
     clicks.publisher.publish(sales, rows)
     produce(bootstrap, sales.name, [Sent(value=b"\xff")])
     frame = stream(spark, sales, bootstrap).filter("id > 0").drop("at")
-    writer = start_topic(frame, dear, job=unique_name("job"), brokers=bootstrap)
-    run(writer.outputMode("append"), tmp_path / "checkpoint")
+    checkpoint = tmp_path / "checkpoint"
+    job = unique_name("job")
+    writer = start_topic(frame, dear, job=job, brokers=bootstrap, checkpoint=checkpoint)
+    run(writer.outputMode("append"), checkpoint)
     found = {
         one.key(): Sale.FromString(one.value() or b"") for one in read(bootstrap, dear.name, 2)
     }

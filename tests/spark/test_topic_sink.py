@@ -14,6 +14,7 @@ from millstream.processing.reading.range_reader import RangeReader
 from millstream.processing.reading.stream_planner import batch_ranges
 from millstream.processing.reading.topic_read import TopicRead
 from millstream.processing.reading.topic_source import read_topics, stream_topics
+from millstream.processing.writing.batch_log import BatchLog
 from millstream.processing.writing.receipts import Writer
 from millstream.processing.writing.row_transaction import AttemptFenced, Row
 from millstream.processing.writing.topic_sink import (
@@ -22,7 +23,7 @@ from millstream.processing.writing.topic_sink import (
     stream_into_topic,
     write_once,
 )
-from millstream.processing.writing.topic_write import TopicWrite
+from millstream.processing.writing.topic_write import BadWrite, TopicWrite
 from tests.clients.steps import Sent, create_topic, produce, unique_name
 from tests.spark.steps import WITHIN_S, error_of, numbered, values_in
 from tests.support.waiting import eventually
@@ -49,7 +50,7 @@ def source(spark: SparkSession, bootstrap: str, topic: str, **terms: int) -> Dat
 
 def copied(frame: DataFrame, write: TopicWrite, checkpoint: Path) -> StreamingQuery:
     """Run a copy of what is there now to its end."""
-    writer = stream_into_topic(frame.select("key", "value"), write)
+    writer = stream_into_topic(frame.select("key", "value"), write, BatchLog(checkpoint))
     query = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
     assert query.awaitTermination(WITHIN_S), f"not done in {WITHIN_S} s"
     return query
@@ -85,7 +86,8 @@ def test_rows_arrive_with_all_they_have(
         F.lit(0).alias("partition"),
         F.timestamp_millis(F.lit(1_234_567)).alias("timestamp"),
     )
-    writer = stream_into_topic(rows, TopicWrite(brokers=bootstrap, job=job))
+    write = TopicWrite(brokers=bootstrap, job=job)
+    writer = stream_into_topic(rows, write, BatchLog(tmp_path))
     query = writer.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start()
     query.awaitTermination(WITHIN_S)
     read = TopicRead(brokers=bootstrap, topics=(topics[1],))
@@ -216,7 +218,8 @@ def test_a_run_that_was_replaced_is_fenced(
 ) -> None:
     write = TopicWrite(brokers=bootstrap, topic=topics[1], job=job)
     rows = source(spark, bootstrap, topics[0]).select("value")
-    writer = stream_into_topic(rows, write).option("checkpointLocation", str(tmp_path))
+    writer = stream_into_topic(rows, write, BatchLog(tmp_path))
+    writer = writer.option("checkpointLocation", str(tmp_path))
     query = writer.start()
     try:
         produce_numbers(bootstrap, topics[0], 2)
@@ -238,6 +241,5 @@ def test_rows_that_do_not_fit_are_refused_before_they_run(
     rows = source(spark, bootstrap, topics[0]).select("value", "offset")
     write = TopicWrite(brokers=bootstrap, topic=topics[1], job=job)
     produce_numbers(bootstrap, topics[0], 1)
-    writer = stream_into_topic(rows, write).option("checkpointLocation", str(tmp_path))
-    error = error_of(lambda: writer.start().awaitTermination(WITHIN_S))
-    assert "column offset cannot be written into a topic" in error
+    with pytest.raises(BadWrite, match="column offset cannot be written into a topic"):
+        stream_into_topic(rows, write, BatchLog(tmp_path))

@@ -4,18 +4,16 @@ Jobs (processing/) write views (views/) through `ViewWriter`; app.py hands the o
 Values and protocols only.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from millstream.base.errors import Rejected
+from millstream.base.positions import Positions as Positions
 from millstream.base.schema import Schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-# The next offset to read, by topic and partition.
-Positions = Mapping[str, Mapping[int, int]]
 
 
 class Fenced(Rejected):
@@ -32,8 +30,9 @@ class BatchReceipt:
     """One batch of a job, to be kept with what the batch changed: whose repeat is a no-op.
 
     `query` is Spark's name for a checkpoint: one that starts over counts its batches from 0 again.
-    `positions` are where the job has read to with this batch. `before` is the batch before it, if
-    that is not the number before: a number can be taken by something else than a batch.
+    The batch reads from `start` to `positions`: a batch of the same number over another range is
+    not a repeat. `start` is None where it is not known. `before` is the batch before it, if that is
+    not the number before: a number can be taken by something else than a batch.
     """
 
     job: str
@@ -41,6 +40,7 @@ class BatchReceipt:
     query: str
     batch: int
     positions: Positions = field(default_factory=dict)
+    start: Positions | None = None
     before: int | None = None
 
     @property

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from millstream.base.errors import MillstreamError
+from millstream.base.positions import positions_text
 from millstream.commands.job_lines import JobLines, left_text
 from millstream.commands.options import BadOption, Json, Yes
 from millstream.commands.output import confirm, counted, print_json, print_table, say
@@ -141,19 +142,11 @@ def _print_view(facts: dict[str, Any]) -> None:
             one["generation"],
             "yes" if one["is_served"] else "no",
             one["batch"],
-            _positions_text(one["positions"]),
+            positions_text(one["positions"]),
         ]
         for one in facts["generations"]
     ]
     print_table(["GENERATION", "SERVED", "BATCH", "READ TO"], rows)
-
-
-def _positions_text(positions: dict[str, dict[int, int]]) -> str:
-    return ", ".join(
-        f"{topic}:{number}:{offset}"
-        for topic, offsets in positions.items()
-        for number, offset in sorted(offsets.items())
-    )
 
 
 # --- query ------------------------------------------------------------------------------------

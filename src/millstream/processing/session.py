@@ -19,7 +19,6 @@ from millstream.processing.class_archive import archive_path, use_options
 from millstream.processing.java import Java, find_java, make_quiet_home
 from millstream.processing.reading.topic_source import TopicSource
 from millstream.processing.worker_python import quiet_python
-from millstream.processing.writing.topic_sink import TopicSink
 
 __all__ = ["SparkSession", "open_session"]
 
@@ -63,7 +62,6 @@ def open_session(
 
 def register_sources(session: SparkSession) -> None:
     session.dataSource.register(TopicSource)
-    session.dataSource.register(TopicSink)
 
 
 def make_active(session: SparkSession) -> None:

@@ -1,14 +1,16 @@
 """Whether a batch is to be written into a view: the same answer in every store. Pure.
 
 A store keeps, with its rows, who writes them (`OwnedByAnother`), the highest epoch that a run has
-claimed (`require_newest`) and the last batch that was written (`is_due`).
+claimed (`require_newest`) and the last batch that was written, with the positions up to which that
+batch has read (`is_due`).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from millstream.base.errors import Corrupt, Rejected, Retryable
 from millstream.base.ports import BatchReceipt, Fenced
+from millstream.base.positions import Positions, positions_text
 
 # Where a view is kept, for messages: a file, or a name such as "postgresql://db/shop, table v".
 Place = str | Path
@@ -16,10 +18,14 @@ Place = str | Path
 
 @dataclass(frozen=True, slots=True)
 class KeptReceipt:
-    """The last batch that was written; `query` is the checkpoint that it was of."""
+    """The last batch that was written, and the positions up to which it has read.
+
+    `query` is the checkpoint that it was of.
+    """
 
     query: str
     batch: int
+    positions: Positions = field(default_factory=dict)
 
 
 class OwnedByAnother(Rejected):
@@ -46,6 +52,26 @@ class RowsLost(Corrupt):
         self.view, self.place, self.batch, self.kept = view, place, batch, kept
 
 
+class PlannedAgain(Corrupt):
+    """A batch that the view has already, but that now reads other records than it did then.
+
+    Spark plans a batch again when files of its checkpoint are gone, or are older than the view.
+    """
+
+    def __init__(
+        self, *, view: str, place: Place, batch: int, positions: Positions, kept: KeptReceipt
+    ) -> None:
+        super().__init__(
+            f"View {view}: its job plans batch {batch} up to {positions_text(positions)}, but "
+            f"{place} holds batch {kept.batch}, which has read up to "
+            f"{positions_text(kept.positions)}. The job's checkpoint has lost files, or is older "
+            f"than the view. Nothing was written. Put back a checkpoint that fits (`millstream "
+            f"state restore`), or rebuild the view: `millstream run APP_FILE --rebuild {view}`"
+        )
+        self.view, self.place, self.batch = view, place, batch
+        self.positions, self.kept = positions, kept
+
+
 class ClaimLost(Retryable):
     """A view whose store has lost everything, before its job has written a batch."""
 
@@ -60,13 +86,23 @@ def require_newest(job: str, epoch: int, *, claimed: int) -> None:
 
 
 def is_due(receipt: BatchReceipt, kept: KeptReceipt | None, *, view: str, place: Place) -> bool:
-    """False if the batch was written before; raises if one before it is missing.
+    """False if this very batch was written before; raises if one before it is missing.
 
     Spark hands on every batch of a checkpoint in their order, also those without rows; which one
     comes before this one, the receipt says. Batch 0 of another checkpoint starts the view over:
-    what is there goes, in one step with it.
+    what is there goes, in one step with it. Spark repeats the last batch only, over the same
+    records: any other batch that the view has already was planned again (`PlannedAgain`).
     """
-    last = kept.batch if kept is not None and kept.query == receipt.query else None
-    if receipt.follows > (-1 if last is None else last):
-        raise RowsLost(view=view, place=place, batch=receipt.batch, kept=last)
-    return last is None or last < receipt.batch
+    if kept is None or kept.query != receipt.query:
+        if receipt.follows > -1:
+            raise RowsLost(view=view, place=place, batch=receipt.batch, kept=None)
+        return True
+    if receipt.follows > kept.batch:
+        raise RowsLost(view=view, place=place, batch=receipt.batch, kept=kept.batch)
+    is_repeat = receipt.batch == kept.batch and receipt.positions == kept.positions
+    is_next = receipt.follows == kept.batch and receipt.start in (None, kept.positions)
+    if not (is_repeat or is_next):
+        raise PlannedAgain(
+            view=view, place=place, batch=receipt.batch, positions=receipt.positions, kept=kept
+        )
+    return is_next

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
-from millstream.base.ports import BatchReceipt, Positions
+from millstream.base.ports import BatchReceipt
+from millstream.base.positions import Positions, positions_from
 from millstream.base.schema import Schema
 from millstream.schemas.spark_json import schema_from_spark_json, schema_to_spark_json
 from millstream.views.receipts import KeptReceipt, OwnedByAnother, Place, require_newest
@@ -97,14 +98,16 @@ class GenerationState:
     schema: Schema
     epoch: int
     receipt: KeptReceipt | None = None
-    positions: Positions = field(default_factory=dict)
+
+    @property
+    def positions(self) -> Positions:
+        return {} if self.receipt is None else self.receipt.positions
 
     def after(self, receipt: BatchReceipt) -> Self:
         return replace(
             self,
             epoch=receipt.epoch,
-            receipt=KeptReceipt(receipt.query, receipt.batch),
-            positions=receipt.positions,
+            receipt=KeptReceipt(receipt.query, receipt.batch, receipt.positions),
         )
 
     def layout(self, view: str) -> TableLayout:
@@ -132,17 +135,10 @@ def state_from(facts: Mapping[str, Any]) -> GenerationState:
         key=tuple(facts["key"]),
         schema=schema_from_spark_json(facts["schema"]),
         epoch=facts["epoch"],
-        receipt=None if query is None else KeptReceipt(query, batch),
-        positions=_positions_from(facts["positions"]),
+        receipt=None
+        if query is None
+        else KeptReceipt(query, batch, positions_from(facts["positions"])),
     )
-
-
-def _positions_from(facts: Mapping[str, Mapping[str, int]]) -> Positions:
-    """JSON has partitions as texts."""
-    return {
-        topic: {int(number): int(offset) for number, offset in offsets.items()}
-        for topic, offsets in facts.items()
-    }
 
 
 def to_json(facts: Mapping[str, Any]) -> str:

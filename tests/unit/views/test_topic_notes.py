@@ -20,8 +20,7 @@ def kept(batch: int) -> KeptGeneration:
         key=("url",),
         schema=schema_of("url STRING, count BIGINT"),
         epoch=3,
-        receipt=KeptReceipt("q", batch),
-        positions={"clicks": {0: 10, 1: 7}},
+        receipt=KeptReceipt("q", batch, {"clicks": {0: 10, 1: 7}}),
     )
     return KeptGeneration(state, ends={0: 4, 2: 9})
 

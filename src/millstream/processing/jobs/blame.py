@@ -18,7 +18,6 @@ from millstream.processing.jobs.failing_record import Ranges, find_failing
 from millstream.processing.jobs.job_failure import Failure, failure_in
 from millstream.processing.jobs.prepared_job import PreparedJob, called, event_time_in
 from millstream.processing.reading.frames import topic_read
-from millstream.processing.reading.offset_log import OFFSETS
 from millstream.processing.reading.offset_plan import Partition
 from millstream.processing.reading.range_reader import RangeReader
 from millstream.processing.reading.topic_read import TopicRead
@@ -102,23 +101,20 @@ class _Search:
 
 def _ends(checkpoint: Path, topic: str) -> dict[Partition, int]:
     """Where the last batch of a checkpoint was to read to, in every partition."""
-    found = BatchLog(checkpoint).positions(_last_batch(checkpoint)).get(topic, {})
+    log = BatchLog(checkpoint)
+    found = log.positions(log.last_batch()).get(topic, {})
     return {Partition(topic, number): end for number, end in sorted(found.items())}
 
 
 def _batch_ranges(checkpoint: Path, topic: str) -> list[tuple[Partition, OffsetRange]]:
-    batch = _last_batch(checkpoint)
-    before = BatchLog(checkpoint).positions(batch - 1).get(topic, {}) if batch else {}
+    log = BatchLog(checkpoint)
+    batch = log.last_batch()
+    before = log.positions(batch - 1).get(topic, {}) if batch else {}
     found = [
         (part, OffsetRange(start=before.get(part.number, 0), end=end))
         for part, end in _ends(checkpoint, topic).items()
     ]
     return [(part, within) for part, within in found if within]
-
-
-def _last_batch(checkpoint: Path) -> int:
-    names = [path.name for path in (checkpoint / OFFSETS).iterdir()]
-    return max(int(name) for name in names if name.isdecimal())
 
 
 def _offsets_text(offsets: Mapping[Partition, int]) -> str:

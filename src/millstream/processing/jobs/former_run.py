@@ -16,7 +16,6 @@ from millstream.processing.jobs.definition import decode_definition, with_store
 from millstream.processing.jobs.job import Job, ToView
 from millstream.processing.jobs.job_run import JobRun
 from millstream.processing.jobs.prepared_job import PreparedJob, Surroundings, prepare
-from millstream.processing.state.checkpoint_copy import last_batch
 from millstream.processing.writing.batch_log import BatchLog
 from millstream.processing.writing.output import ViewHold
 
@@ -70,8 +69,9 @@ class FormerGeneration:
         """Stop it; where it has been planned to read to, which the new one must reach."""
         self._run.stop()
         self._thread.join()
-        batch = last_batch(self._checkpoint)
-        return BatchLog(self._checkpoint).positions(batch) if batch >= 0 else {}
+        log = BatchLog(self._checkpoint)
+        batch = log.last_batch()
+        return log.positions(batch) if batch >= 0 else {}
 
 
 def start_former(

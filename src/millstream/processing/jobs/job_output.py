@@ -12,13 +12,14 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from millstream.base.changes import CHANGE, ORDER
 from millstream.base.declared import DeclaredTopic
-from millstream.base.ports import BatchReceipt, ViewWriter
+from millstream.base.ports import ViewWriter
 from millstream.base.schema import Struct
 from millstream.processing.jobs.catalog import Declared
 from millstream.processing.jobs.checkpoints import new_run
 from millstream.processing.jobs.job import ToFunction, ToTopic, ToView
 from millstream.processing.jobs.prepared_job import PreparedJob, Surroundings
 from millstream.processing.writing.batch_log import BatchLog
+from millstream.processing.writing.checkpoint_sync import between_syncs
 from millstream.processing.writing.output import (
     ViewHold,
     columns_of,
@@ -106,7 +107,8 @@ def _topic(prepared: PreparedJob, around: Surroundings, output: ToTopic) -> JobO
         job=around.full_name(prepared.job),
         brokers=around.brokers,
         client=around.client,
-        updates_of=prepared.checkpoint if prepared.mode == "update" else None,
+        checkpoint=prepared.checkpoint,
+        is_update=prepared.mode == "update",
     )
     return JobOutput(writer=writer)
 
@@ -137,9 +139,6 @@ def _function(prepared: PreparedJob, output: ToFunction) -> DataStreamWriter:
     job, epoch = prepared.job.name, prepared.manifest.starts + 1
 
     def write(batch: DataFrame, number: int) -> None:
-        receipt = BatchReceipt(
-            job=job, epoch=epoch, query=log.query, batch=number, positions=log.positions(number)
-        )
-        output.write(batch, receipt)
+        output.write(batch, log.receipt(number, job=job, epoch=epoch))
 
-    return prepared.frame.writeStream.foreachBatch(write)
+    return prepared.frame.writeStream.foreachBatch(between_syncs(prepared.checkpoint, write))

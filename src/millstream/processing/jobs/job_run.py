@@ -31,7 +31,6 @@ from millstream.processing.jobs.prepared_job import PreparedJob, Surroundings, p
 from millstream.processing.jobs.progress import JobProgress, advanced, follows, is_behind
 from millstream.processing.jobs.restart_policy import RestartPolicy
 from millstream.processing.session import make_active
-from millstream.processing.state.checkpoint_copy import last_batch
 from millstream.processing.writing.batch_log import BatchLog
 from millstream.processing.writing.output import ViewHold
 
@@ -291,10 +290,9 @@ class JobRun:
 
     def _reached(self, prepared: PreparedJob, *, has_ended: bool) -> Positions:
         """With what is written; a batch that was planned may not be yet."""
-        batch = last_batch(prepared.checkpoint) if has_ended else self.progress.batch
-        if batch is None or batch < 0:
-            return {}
-        return BatchLog(prepared.checkpoint).positions(batch)
+        log = BatchLog(prepared.checkpoint)
+        batch = log.last_batch() if has_ended else self.progress.batch
+        return {} if batch is None or batch < 0 else log.positions(batch)
 
     def _set(self, **facts: Any) -> None:
         self.progress = replace(self.progress, **facts)

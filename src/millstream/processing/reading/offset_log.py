@@ -38,7 +38,7 @@ class NotThisStream(Corrupt):
 
 def watermark_ms_of(checkpoint: str, end: dict[str, Any]) -> int:
     """The watermark of the batch being planned, whose range in our source ends at `end`."""
-    numbers = [int(name) for name in _names(checkpoint) if name.isdecimal()]
+    numbers = batch_numbers(checkpoint)
     if not numbers:
         raise NotThisStream(checkpoint=checkpoint, reason="it has no batch yet")
     newest = max(numbers)
@@ -57,6 +57,11 @@ def ends_in(text: str) -> list[dict[str, Any]]:
     """Where each source ends, without the names of sources that newer versions write."""
     found = map(SOURCE_LINE.match, text.splitlines()[2:])
     return [json.loads(match[1]) for match in found if match]
+
+
+def batch_numbers(checkpoint: str) -> list[int]:
+    """Of the batches that Spark has planned, and not yet removed."""
+    return [int(name) for name in _names(checkpoint) if name.isdecimal()]
 
 
 def _names(checkpoint: str) -> Iterator[str]:

@@ -23,6 +23,7 @@ from typing import Any
 
 from millstream.base.errors import Corrupt, MillstreamError, Rejected
 from millstream.processing.jobs.checkpoints import MANIFEST, JobDirectory, Manifest, decode_manifest
+from millstream.processing.writing.batch_log import BatchLog
 
 FORMAT = 1
 COPY = "copy.json"
@@ -96,19 +97,13 @@ def copy_job(directory: JobDirectory, target: Path, *, view: Path | None, now_ms
     made = JobCopy(
         job=manifest.job,
         generation=manifest.generation,
-        batch=last_batch(directory.checkpoint(manifest.generation)),
+        batch=BatchLog(directory.checkpoint(manifest.generation)).last_batch(),
         made_ms=now_ms,
         files=files,
     )
     _write_synced(partial / COPY, encode_copy(made))
     os.replace(partial, target)
     return made
-
-
-def last_batch(checkpoint: Path) -> int:
-    """The last batch that Spark has planned here; -1 if there is none."""
-    names = [path.name for path in (checkpoint / "offsets").glob("*")]
-    return max((int(name) for name in names if name.isdecimal()), default=-1)
 
 
 def _files(directory: JobDirectory, manifest: Manifest, view: Path | None) -> dict[str, Path]:
@@ -217,7 +212,7 @@ def _is_where_it_was(source: Path, directory: JobDirectory) -> bool:
     manifest = decode_manifest((source / MANIFEST).read_bytes(), source / MANIFEST)
     now, then = directory.checkpoint(manifest.generation), source / CHECKPOINT
     same_name = _bytes_of(now / "metadata") == _bytes_of(then / "metadata") is not None
-    return same_name and last_batch(now) == last_batch(then)
+    return same_name and BatchLog(now).last_batch() == BatchLog(then).last_batch()
 
 
 def _bytes_of(path: Path) -> bytes | None:

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from millstream.base.errors import Corrupt
-from millstream.base.ports import Positions
-from millstream.processing.reading.offset_log import OFFSETS, ends_in, local_path
+from millstream.base.ports import BatchReceipt
+from millstream.base.positions import Positions
+from millstream.processing.reading.offset_log import OFFSETS, batch_numbers, ends_in, local_path
 
 METADATA = "metadata"
 PARTITIONS = "spark.sql.shuffle.partitions"
@@ -27,7 +28,18 @@ class BatchLog:
     """Of the checkpoint that a job runs with."""
 
     def __init__(self, checkpoint: str | Path) -> None:
-        self._checkpoint = str(checkpoint)
+        self.checkpoint = str(checkpoint)
+
+    def last_batch(self) -> int:
+        """The last batch that Spark has planned; -1 if there is none."""
+        return max(batch_numbers(self.checkpoint), default=-1)
+
+    def has_begun(self) -> bool:
+        """Whether Spark has given the checkpoint its name."""
+        try:
+            return bool(self.query)
+        except CheckpointUnreadable:
+            return False
 
     @cached_property
     def query(self) -> str:
@@ -42,6 +54,19 @@ class BatchLog:
                 kept = found.setdefault(topic, offsets)
                 found[topic] = {at: min(kept.get(at, 0), offsets.get(at, 0)) for at in kept}
         return found
+
+    def receipt(self, batch: int, *, job: str, epoch: int) -> BatchReceipt:
+        """Of a batch that the job is about to write."""
+        before = self.before(batch)
+        return BatchReceipt(
+            job=job,
+            epoch=epoch,
+            query=self.query,
+            batch=batch,
+            positions=self.positions(batch),
+            start=self.positions(before) if before >= 0 else {},
+            before=before,
+        )
 
     def before(self, batch: int) -> int:
         """The last number before this one that is a batch: moving the state takes a number too."""
@@ -73,9 +98,9 @@ class BatchLog:
 
     def _text(self, *names: str) -> str:
         try:
-            return file_text(self._checkpoint, *names)
+            return file_text(self.checkpoint, *names)
         except OSError as error:
-            raise CheckpointUnreadable(checkpoint=self._checkpoint, problem=str(error)) from error
+            raise CheckpointUnreadable(checkpoint=self.checkpoint, problem=str(error)) from error
 
 
 def _offsets_in(end: dict[str, Any]) -> list[tuple[str, dict[int, int]]]:

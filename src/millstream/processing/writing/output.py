@@ -20,8 +20,9 @@ from millstream.base.ports import BatchReceipt, StagingWriter, ViewWriter
 from millstream.base.schema import Schema
 from millstream.processing.kafka_clients import make_topic
 from millstream.processing.writing.batch_log import BatchLog
+from millstream.processing.writing.checkpoint_sync import between_syncs
 from millstream.processing.writing.staged_parts import STAGED_RECORDS_MIN, write_in_parts
-from millstream.processing.writing.topic_sink import stream_into_topic, stream_updates_into_topic
+from millstream.processing.writing.topic_sink import stream_into_topic
 from millstream.processing.writing.topic_write import WRITTEN_COLUMNS, TopicWrite
 from millstream.processing.writing.view_changes import ViewChanges
 from millstream.schemas.spark_json import schema_from_spark_json
@@ -50,7 +51,8 @@ def start_view(
         hold = ViewHold()
         hold.claim(writer, job, columns_of(frame))
     log = BatchLog(checkpoint)
-    return frame.writeStream.foreachBatch(view_writing(writer, job, hold, log, changes, key))
+    write = view_writing(writer, job, hold, log, changes, key)
+    return frame.writeStream.foreachBatch(between_syncs(checkpoint, write))
 
 
 class ViewHold:
@@ -90,14 +92,7 @@ def view_writing(
     key: tuple[str, ...] = (),
 ) -> Callable[[DataFrame, int], None]:
     def receipt(epoch: int, number: int) -> BatchReceipt:
-        return BatchReceipt(
-            job=job,
-            epoch=epoch,
-            query=log.query,
-            batch=number,
-            positions=log.positions(number),
-            before=log.before(number),
-        )
+        return log.receipt(number, job=job, epoch=epoch)
 
     def write(batch: DataFrame, number: int) -> None:
         rows = batch.toArrow()
@@ -122,22 +117,21 @@ def start_topic(
     *,
     job: str,
     brokers: str,
+    checkpoint: str | Path,
     client: Mapping[str, str] | None = None,
-    updates_of: str | Path | None = None,
+    is_update: bool = False,
 ) -> DataStreamWriter:
     """Every row becomes a record by the topic's schema; the topic is made if it is not there.
 
-    `updates_of`: the checkpoint of a job in the update mode, in which a row replaces the one of its
-    key; so do rows with `_change`. Such a topic is made compacted. A frame that has records already
-    (`key`, `value` and the like) is written as it is, if the topic has no schema.
+    `is_update`: the job runs in the update mode, in which a row replaces the one of its key; so do
+    rows with `_change`. Such a topic is made compacted. A frame that has records already (`key`,
+    `value` and the like) is written as it is, if the topic has no schema.
     """
     write = TopicWrite(brokers=brokers, topic=output.name, job=job, client=client or {})
     records = records_of(frame, output)
-    changes_rows = updates_of is not None or CHANGE in frame.columns
+    changes_rows = is_update or CHANGE in frame.columns
     make_output_topic(write, output, compacted=changes_rows and bool(output.key))
-    if updates_of is None:
-        return stream_into_topic(records, write)
-    return stream_updates_into_topic(records, write, BatchLog(updates_of))
+    return stream_into_topic(records, write, BatchLog(checkpoint))
 
 
 def records_of(frame: DataFrame, output: DeclaredTopic) -> DataFrame:

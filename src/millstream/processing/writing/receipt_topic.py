@@ -77,6 +77,10 @@ class ReceiptTopic:
         if found < wanted:
             self._grow(wanted)
 
+    def tasks(self) -> range:
+        """The numbers of the tasks that have a partition."""
+        return range(len(self._stable.available()[self.name].partitions) - FIRST_TASK)
+
     def last_claim(self) -> Claim | None:
         value = self._last_value(CLAIMS)
         return None if value is None else decode_claim(self._job, value)

@@ -1,7 +1,8 @@
-"""DataFrames into topics, exactly once: the adapter between Spark's data source API and our files.
+"""DataFrames into topics, exactly once: the adapter between Spark's batches and our files.
 
     write = TopicWrite(brokers="127.0.0.1:9092", topic="totals", job="totals")
-    stream_into_topic(frame, write).option("checkpointLocation", ...).start()
+    writer = stream_into_topic(frame, write, BatchLog(checkpoint))
+    writer.option("checkpointLocation", checkpoint).start()
 
 Each task of a batch writes its rows and a receipt in one transaction (`row_transaction.py`,
 `receipts.py`). A batch is whole for who reads committed records once all its tasks are done; each
@@ -10,30 +11,32 @@ checkpoint has the same rows in the same partitions.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import DataFrame
-from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 from pyspark.sql.types import StructType
 
 from millstream.processing.writing.batch_log import BatchLog
+from millstream.processing.writing.checkpoint_sync import between_syncs
 from millstream.processing.writing.receipt_topic import CLAIMS, FIRST_TASK, ReceiptTopic
-from millstream.processing.writing.receipts import Claim, Receipt, Writer, encode, must_write
-from millstream.processing.writing.row_transaction import AttemptFenced, Row, RowTransaction
-from millstream.processing.writing.topic_write import (
-    BadWrite,
-    TopicWrite,
-    options_of,
-    require_writable,
-    write_from,
+from millstream.processing.writing.receipts import (
+    Claim,
+    Receipt,
+    Writer,
+    encode,
+    must_write,
+    require_repeat,
+    transactional_id,
 )
+from millstream.processing.writing.row_transaction import AttemptFenced, Row, RowTransaction
+from millstream.processing.writing.topic_write import TopicWrite, require_writable
 
-FORMAT = "millstream_topic_sink"
+FIRST = 0
 ANY_PARTITION = -1
 NOW = 0
 # A job rarely has more tasks; its receipts topic grows if it has.
@@ -42,24 +45,28 @@ RECEIPT_KEY = b"receipt"
 CLAIM_KEY = b"claim"
 
 
-def stream_into_topic(frame: DataFrame, write: TopicWrite) -> DataStreamWriter:
-    """A writer that is ready to start; it claims the job, so an earlier run of it stops."""
-    claimed = replace(write, epoch=claim_epoch(write))
-    return frame.writeStream.format(FORMAT).options(**options_of(claimed))
+def stream_into_topic(frame: DataFrame, write: TopicWrite, log: BatchLog) -> DataStreamWriter:
+    """A writer that is ready to start with the checkpoint of `log`.
 
-
-def stream_updates_into_topic(
-    frame: DataFrame, write: TopicWrite, log: BatchLog
-) -> DataStreamWriter:
-    """The same for the update mode, in which Spark gives no rows to a sink of Python."""
+    It claims the job, so an earlier run of it stops. In tasks of a function, not as a sink of
+    Spark's: to such a sink of Python, Spark gives no rows in the update mode.
+    """
     require_writable(write, columns_in(frame.schema))
     claimed = replace(write, epoch=claim_epoch(write))
+    require_fitting(claimed, log)
 
     def write_batch(batch: DataFrame, number: int) -> None:
-        tasks = partial(written_by_task, claimed, log.query, number)
-        batch.mapInArrow(tasks, "rows BIGINT").collect()
+        writer = Writer(
+            job=claimed.job,
+            epoch=claimed.epoch,
+            query=log.query,
+            batch=number,
+            task=FIRST,
+            positions=log.positions(number),
+        )
+        batch.mapInArrow(partial(written_by_task, claimed, writer), "rows BIGINT").collect()
 
-    return frame.writeStream.foreachBatch(write_batch)
+    return frame.writeStream.foreachBatch(between_syncs(log.checkpoint, write_batch))
 
 
 def claim_epoch(write: TopicWrite) -> int:
@@ -76,53 +83,34 @@ def claim_epoch(write: TopicWrite) -> int:
     return claim.epoch
 
 
-class TopicSink(DataSource):
-    """A topic to stream into."""
-
-    @classmethod
-    def name(cls) -> str:
-        return FORMAT
-
-    def streamWriter(self, schema: StructType, overwrite: bool) -> "TopicStreamWriter":  # noqa: N802
-        write = write_from(self.options)
-        if overwrite:
-            raise BadWrite("a topic cannot be overwritten: use the output mode append or update")
-        require_writable(write, columns_in(schema))
-        return TopicStreamWriter(write)
+def require_fitting(write: TopicWrite, log: BatchLog) -> None:
+    """Refuse to start with a checkpoint that is behind the output, before a task writes rows."""
+    newest = newest_receipt(write, log)
+    if newest is None or newest.batch < (batch := log.last_batch()):
+        return
+    positions = log.positions(batch) if batch >= 0 else None
+    require_repeat(write.job, batch, positions, newest)
 
 
-@dataclass
-class Written(WriterCommitMessage):
-    """What a task has written: 0 rows if it, or an earlier attempt, had nothing to do."""
-
-    rows: int
-
-
-class TopicStreamWriter(DataSourceStreamArrowWriter):
-    """Runs in the tasks of every batch; has no state of its own."""
-
-    def __init__(self, write: TopicWrite) -> None:
-        self._write = write
-
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        task = this_task()
-        writer = Writer(
-            job=self._write.job,
-            epoch=self._write.epoch,
-            query=str(task.getLocalProperty("sql.streaming.queryId")),
-            batch=int(task.getLocalProperty("streaming.sql.batchId") or -1),
-            task=task.partitionId(),
-        )
-        return Written(rows=write_rows(self._write, writer, iterator))
+def newest_receipt(write: TopicWrite, log: BatchLog) -> Receipt | None:
+    """Of all tasks, of this checkpoint; once nothing that they have sent is in doubt."""
+    if not log.has_begun():
+        return None
+    receipts = ReceiptTopic(write)
+    found = []
+    for task in receipts.tasks():
+        RowTransaction(write, transactional_id(write.job, task)).open()
+        found.append(receipts.last_receipt(task))
+    own = [one for one in found if one is not None and one.query == log.query]
+    return max(own, key=lambda one: one.batch, default=None)
 
 
 def written_by_task(
-    write: TopicWrite, query: str, batch: int, batches: Iterator[pa.RecordBatch]
+    write: TopicWrite, writer: Writer, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """What a task of a batch does, where Spark gives its rows to a function: one row, the count."""
-    task = this_task().partitionId()
-    writer = Writer(job=write.job, epoch=write.epoch, query=query, batch=batch, task=task)
-    yield pa.RecordBatch.from_pydict({"rows": [write_rows(write, writer, batches)]})
+    """What each task of a batch does: one row, with how many it has written."""
+    own = replace(writer, task=this_task().partitionId())
+    yield pa.RecordBatch.from_pydict({"rows": [write_rows(write, own, batches)]})
 
 
 def this_task() -> TaskContext:
@@ -172,7 +160,13 @@ def _require_newest(writer: Writer, claim: Claim | None) -> None:
 
 
 def _receipt_row(receipts: ReceiptTopic, writer: Writer, rows: int) -> Row:
-    receipt = Receipt(epoch=writer.epoch, query=writer.query, batch=writer.batch, rows=rows)
+    receipt = Receipt(
+        epoch=writer.epoch,
+        query=writer.query,
+        batch=writer.batch,
+        rows=rows,
+        positions=writer.positions,
+    )
     return receipts.name, RECEIPT_KEY, encode(receipt), None, FIRST_TASK + writer.task, NOW
 
 

@@ -14,10 +14,10 @@ from millstream.processing.state.checkpoint_copy import (
     NotACopy,
     NothingToCopy,
     copy_job,
-    last_batch,
     read_copy,
     restore_job,
 )
+from millstream.processing.writing.batch_log import BatchLog
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def test_a_restored_job_is_where_it_was(job: JobDirectory, tmp_path: Path) -> No
     kept = job.manifest()
     plan_batch(job, 1)
     restore_job(tmp_path / "copy", job)
-    assert last_batch(job.checkpoint(1)) == 0
+    assert BatchLog(job.checkpoint(1)).last_batch() == 0
     assert job.manifest() == kept
 
 
@@ -125,7 +125,7 @@ def test_a_damaged_copy_restores_nothing(job: JobDirectory, tmp_path: Path) -> N
     (tmp_path / "copy" / "checkpoint" / "offsets" / "0").unlink()
     with pytest.raises(DamagedCopy, match="is missing"):
         restore_job(tmp_path / "copy", job)
-    assert last_batch(job.checkpoint(1)) == 1
+    assert BatchLog(job.checkpoint(1)).last_batch() == 1
 
 
 def test_copies_are_not_mixed_up(job: JobDirectory, tmp_path: Path) -> None:

@@ -4,10 +4,12 @@ from dataclasses import replace
 
 import pytest
 
+from millstream.base.positions import Positions
 from millstream.processing.writing.receipts import (
     BadReceipt,
     Claim,
     Fenced,
+    PlannedAgain,
     Receipt,
     Writer,
     decode_claim,
@@ -16,8 +18,9 @@ from millstream.processing.writing.receipts import (
     must_write,
 )
 
-WRITER = Writer(job="totals", epoch=2, query="q", batch=7, task=0)
-RECEIPT = Receipt(epoch=2, query="q", batch=7, rows=10)
+POSITIONS = {"orders": {0: 498}}
+WRITER = Writer(job="totals", epoch=2, query="q", batch=7, task=0, positions=POSITIONS)
+RECEIPT = Receipt(epoch=2, query="q", batch=7, rows=10, positions=POSITIONS)
 
 
 def test_the_first_batch_of_a_job_is_written() -> None:
@@ -28,9 +31,20 @@ def test_a_batch_after_the_last_receipt_is_written() -> None:
     assert must_write(WRITER, claim=Claim(epoch=2), receipt=replace(RECEIPT, batch=6))
 
 
-@pytest.mark.parametrize("batch", [7, 8])
-def test_a_batch_that_has_a_receipt_is_not_written_again(batch: int) -> None:
-    assert not must_write(WRITER, claim=Claim(epoch=2), receipt=replace(RECEIPT, batch=batch))
+@pytest.mark.parametrize("positions", [POSITIONS, None])
+def test_a_batch_that_has_a_receipt_is_not_written_again(positions: Positions | None) -> None:
+    kept = replace(RECEIPT, positions=positions)
+    assert not must_write(WRITER, claim=Claim(epoch=2), receipt=kept)
+
+
+@pytest.mark.parametrize(
+    ("batch", "positions"),
+    [(7, {"orders": {0: 499}}), (7, {}), (7, {"others": {0: 498}}), (8, POSITIONS), (8, None)],
+)
+def test_a_batch_that_was_planned_again_is_refused(batch: int, positions: Positions | None) -> None:
+    kept = replace(RECEIPT, batch=batch, positions=positions)
+    with pytest.raises(PlannedAgain, match=f"its output holds batch {batch}, which has read up"):
+        must_write(WRITER, claim=Claim(epoch=2), receipt=kept)
 
 
 def test_a_receipt_of_an_earlier_run_counts_for_the_batch_that_is_repeated() -> None:
@@ -56,6 +70,8 @@ def test_a_zombie_is_fenced_whatever_it_would_write(
 
 def test_receipts_and_claims_survive_their_bytes() -> None:
     assert decode_receipt("totals", encode(RECEIPT)) == RECEIPT
+    older = b'{"epoch": 2, "query": "q", "batch": 7, "rows": 10}'
+    assert decode_receipt("totals", older) == replace(RECEIPT, positions=None)
     assert decode_claim("totals", encode(Claim(epoch=4))) == Claim(epoch=4)
 
 

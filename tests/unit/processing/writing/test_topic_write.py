@@ -2,32 +2,15 @@
 
 import pytest
 
-from millstream.processing.writing.topic_write import (
-    BadWrite,
-    TopicWrite,
-    options_of,
-    require_writable,
-    write_from,
-)
+from millstream.processing.writing.topic_write import BadWrite, TopicWrite, require_writable
 
 WRITE = TopicWrite(brokers="h:1", job="totals", topic="out", epoch=3, client={"acks": "all"})
-
-
-def test_a_write_survives_its_options() -> None:
-    assert write_from(options_of(WRITE)) == WRITE
 
 
 @pytest.mark.parametrize("job", ["", "a b", "x" * 201, "ä"])
 def test_a_job_has_a_name_that_a_topic_could_have(job: str) -> None:
     with pytest.raises(BadWrite, match="give letters"):
         TopicWrite(brokers="h:1", job=job)
-
-
-def test_options_that_are_unknown_or_missing_are_named() -> None:
-    with pytest.raises(BadWrite, match="unknown option colour"):
-        write_from({**options_of(WRITE), "colour": "red"})
-    with pytest.raises(BadWrite, match="epoch is missing"):
-        write_from({"brokers": "h:1", "job": "totals"})
 
 
 @pytest.mark.parametrize(

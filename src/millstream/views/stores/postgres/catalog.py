@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, LiteralString
 
-from millstream.base.ports import BatchReceipt, Positions
+from millstream.base.ports import BatchReceipt
+from millstream.base.positions import positions_from
 from millstream.schemas.spark_json import schema_from_spark_json, schema_to_spark_json
 from millstream.views.receipts import KeptReceipt, OwnedByAnother
 from millstream.views.store import Generation
@@ -188,14 +189,15 @@ def require_format(format: int, *, place: str) -> None:
 
 def kept_generation(db: Connection, view: str, id: int, generation: int) -> Kept | None:
     found: Any = db.execute(
-        "SELECT key::text, schema::text, served, query, batch FROM _millstream_generations"
+        "SELECT key::text, schema::text, served, query, batch, positions"
+        " FROM _millstream_generations"
         " WHERE id = %s AND generation = %s",
         (id, generation),
     ).fetchone()
     if found is None:
         return None
-    key, schema, is_served, query, batch = found
-    receipt = None if query is None else KeptReceipt(query, batch)
+    key, schema, is_served, query, batch, positions = found
+    receipt = None if query is None else KeptReceipt(query, batch, positions_from(positions))
     return Kept(layout_from(view, key, schema), is_served, receipt)
 
 
@@ -215,13 +217,6 @@ def all_generations(db: Connection, id: int) -> list[Generation]:
         )
         for number, served, batch, positions in found
     ]
-
-
-def positions_from(kept: Any) -> Positions:
-    return {
-        topic: {int(number): int(offset) for number, offset in offsets.items()}
-        for topic, offsets in kept.items()
-    }
 
 
 def make_generation(db: Connection, id: int, generation: int, layout: TableLayout) -> None:

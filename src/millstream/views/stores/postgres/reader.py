@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from millstream.base.ports import Positions
+from millstream.base.positions import Positions, positions_from
 from millstream.base.schema import Schema
 from millstream.views.conditions import require_limit
 from millstream.views.moment_reads import MomentReads
@@ -20,7 +20,6 @@ from millstream.views.sql import SQL_SECONDS_MAX, Parameters
 from millstream.views.store import BadQuestion, Row, ViewNotFound
 from millstream.views.stores.postgres.catalog import (
     layout_from,
-    positions_from,
     require_format,
     rows_table,
 )

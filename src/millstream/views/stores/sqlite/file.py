@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from millstream.base.ports import Positions
+from millstream.base.positions import positions_from
 from millstream.views.history import Keeping
 from millstream.views.store import (
     Generation,
@@ -126,7 +126,10 @@ def generations_in(db: sqlite3.Connection) -> list[Generation]:
         return []
     return [
         Generation(
-            number=number, is_served=bool(served), batch=batch, positions=positions_from(positions)
+            number=number,
+            is_served=bool(served),
+            batch=batch,
+            positions=positions_from(json.loads(positions)),
         )
         for number, served, batch, positions in db.execute(GENERATIONS)
     ]
@@ -134,10 +137,3 @@ def generations_in(db: sqlite3.Connection) -> list[Generation]:
 
 def numbers_in(db: sqlite3.Connection) -> list[int]:
     return [one.number for one in generations_in(db)]
-
-
-def positions_from(text: str) -> Positions:
-    return {
-        topic: {int(number): int(offset) for number, offset in offsets.items()}
-        for topic, offsets in json.loads(text).items()
-    }

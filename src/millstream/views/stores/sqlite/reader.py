@@ -21,7 +21,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from millstream.base.ports import Positions
+from millstream.base.positions import Positions, positions_from
 from millstream.base.schema import Schema
 from millstream.views.conditions import require_limit
 from millstream.views.moment_reads import MomentReads
@@ -99,10 +99,7 @@ class SqliteMoment:
         return int(found)
 
     def position(self) -> Positions:
-        return {
-            topic: {int(number): int(offset) for number, offset in offsets.items()}
-            for topic, offsets in json.loads(self._positions).items()
-        }
+        return positions_from(json.loads(self._positions))
 
     def arrow(self) -> "pa.Table":
         """All rows, in no order, each column as the schema says."""

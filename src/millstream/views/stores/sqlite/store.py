@@ -23,6 +23,7 @@ from millstream.base.clock import Clock, system_clock
 from millstream.base.disk import DiskFailed, DiskFull, RealDisk
 from millstream.base.errors import Corrupt, Rejected, Retryable
 from millstream.base.ports import BatchReceipt
+from millstream.base.positions import positions_from
 from millstream.base.schema import Schema
 from millstream.schemas.spark_json import schema_from_spark_json, schema_to_spark_json
 from millstream.views.history import Keeping
@@ -206,12 +207,15 @@ class SqliteView:
         self._require_held(db, batch=receipt.batch)
         _require_newest(db, receipt.job, receipt.epoch)
         last = db.execute(
-            "SELECT query, batch FROM _generations WHERE generation = ?", (self.generation,)
+            "SELECT query, batch, positions FROM _generations WHERE generation = ?",
+            (self.generation,),
         ).fetchone()
         if last is None:
             raise ViewDamaged(path=self.path, problem=f"generation {self.generation} is gone")
-        query, batch = last
-        kept = None if query is None else KeptReceipt(query, int(batch))
+        query, batch, positions = last
+        kept = None
+        if query is not None:
+            kept = KeptReceipt(query, int(batch), positions_from(json.loads(positions)))
         return is_due(receipt, kept, view=self.view, place=self.path)
 
     def _change(
