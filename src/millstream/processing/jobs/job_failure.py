@@ -21,6 +21,8 @@ OURS = "millstream."
 # Python's names for what the JVM raised: its words are in the text.
 SPARKS_OWN = ("py4j.", "pyspark.")
 CAUSE = re.compile(r"^Caused by: (?:[\w.$]+: )?(.*)$", re.MULTILINE)
+# Of a call into the JVM, Python's text says only which one it was.
+JAVA_CALL = re.compile(r"An error occurred while calling \S+\n: (.*)")
 OUR_FILES = f"{Path(__file__).parents[2]}/"
 LIBRARIES = ("/pyspark/", "/py4j/", "/site-packages/", "/lib/python3", OUR_FILES)
 # Spark's words for what another attempt may not meet.
@@ -47,6 +49,10 @@ PASSING_TYPES = (
     "ConnectionResetError",
     "TimeoutError",
 )
+# State that cannot be read will not be readable later, unless its storage is away.
+STATE_UNREADABLE = "CANNOT_LOAD_STATE_STORE"
+PASSING_STORAGE = ("Connection reset", "Connection refused", "Broken pipe", "SocketException")
+STATE_FILE = re.compile(r"streaming state file of (?:file:)?(\S+)")
 ERROR_CLASS = re.compile(r"\[(?P<name>[A-Z][A-Z0-9_.]+)\] ?")
 WRAPPERS = ("STREAM_FAILED", "FOREACH_BATCH_USER_FUNCTION_ERROR", "PYTHON_EXCEPTION")
 # What Spark says of names that nobody gave, in words of the application.
@@ -94,6 +100,8 @@ def failure_in(text: str, *, is_passing_type: bool = False) -> Failure:
 
 
 def _of_spark(text: str, *, is_passing_type: bool = False) -> Failure:
+    if STATE_UNREADABLE in text and not any(words in text for words in PASSING_STORAGE):
+        return Failure(reason=_state_reason(text), is_passing=False)
     passing = is_passing_type or any(words in text for words in PASSING)
     causes = [cause for cause in CAUSE.findall(text) if any(words in cause for words in PASSING)]
     return Failure(reason=_short(causes[0]) if causes else _spark_reason(text), is_passing=passing)
@@ -140,6 +148,18 @@ def _error_type(name: str) -> type[MillstreamError] | None:
     return found if isinstance(found, type) and issubclass(found, MillstreamError) else None
 
 
+def _state_reason(text: str) -> str:
+    """Names the file where Spark does, and what to do next."""
+    file = STATE_FILE.search(text)
+    last = CAUSE.findall(text)[-1:] or ["no reason given"]
+    detail = f"{file[1]} is missing or damaged" if file else last[0] or "a file ends too soon"
+    return (
+        f"The job's state cannot be read from its checkpoint: {_short(detail)}. Put back a copy of "
+        "the checkpoint (`millstream state restore`), or build the job's output from the start of "
+        "its topics: `millstream run APP_FILE --rebuild JOB`"
+    )
+
+
 def _before_ends(text: str) -> str:
     for end in ENDS:
         text = text.partition(end)[0]
@@ -150,6 +170,9 @@ def _spark_reason(text: str) -> str:
     """What Spark says, without the classes of errors around it."""
     if advice := next((words for name, words in ADVICE.items() if name in text), None):
         return advice
+    if called := JAVA_CALL.search(text):
+        causes = [cause for cause in CAUSE.findall(text) if cause]
+        return _short(causes[-1] if causes else called[1])
     text = re.sub(r"^.*? terminated with exception: ", "", text, count=1, flags=re.DOTALL)
     found = ERROR_CLASS.match(text)
     while found is not None and found["name"] in WRAPPERS:

@@ -21,6 +21,7 @@ from millstream.base.ports import Positions
 from millstream.base.quantity import SECOND_MS
 from millstream.processing.jobs.blame import blamed
 from millstream.processing.jobs.catalog import Declared
+from millstream.processing.jobs.checkpoint_damage import make_whole
 from millstream.processing.jobs.checkpoints import JobDirectory, Manifest
 from millstream.processing.jobs.definition import encode_definition
 from millstream.processing.jobs.job import Job
@@ -168,6 +169,7 @@ class JobRun:
         self._prepared = None
         prepared = self._prepare()
         prepared.require_startable()
+        make_whole(self.job.name, prepared.checkpoint)
         self._prepared = prepared
         make_active(prepared.frame.sparkSession)
         started = self._begin(prepared)

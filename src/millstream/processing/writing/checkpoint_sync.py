@@ -1,7 +1,7 @@
 """Makes durable what the output of a batch depends on. Spark writes checkpoints and syncs nothing.
 
     Spark writes offsets/N    what batch N reads
-    sync_plan                 that file, and every directory on the way to it
+    sync_plan                 that file, commits/N-1, and every directory on the way to them
     the output commits        rows and receipt of batch N
     sync_state                the state after batch N, and what else is new
     Spark writes commits/N    from now on the next start begins with batch N + 1
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 WriteBatch = Callable[["DataFrame", int], None]
 
 METADATA = "metadata"
+COMMITS = "commits"
 STATE = "state"
 # State of a version, with its checksum: 12.changelog and .12.changelog.crc. A snapshot (12.zip) is
 # written later, by a thread of Spark's, whatever version the job is at.
@@ -34,15 +35,18 @@ PARENTS = 3
 
 
 def sync_plan(checkpoint: str | Path, batch: int, disk: Disk | None = None) -> None:
-    """Before the output of the batch commits: its range, and the name of the checkpoint."""
+    """Before the output of the batch commits: its range, the name of the checkpoint, and that the
+    batch before is done."""
     if (local := local_path(str(checkpoint))) is None:
         return
     root, disk = Path(local), disk or RealDisk()
-    files = [*_with_checksum(root / METADATA), *_with_checksum(root / OFFSETS / str(batch))]
+    files = [root / METADATA, root / OFFSETS / str(batch), root / COMMITS / str(batch - 1)]
     for path in files:
         _sync_file(disk, path)
-    for directory in (root / OFFSETS, root, *list(root.parents)[:PARENTS]):
-        disk.sync_directory(directory)
+        _sync_file(disk, path.with_name(f".{path.name}.crc"))  # Hadoop's, beside each file
+    for directory in (*{path.parent: None for path in files}, *list(root.parents)[:PARENTS]):
+        if directory.is_dir():  # `commits` is made after the first batch
+            disk.sync_directory(directory)
 
 
 def sync_state(checkpoint: str | Path, batch: int, disk: Disk | None = None) -> None:
@@ -71,16 +75,8 @@ def between_syncs(checkpoint: str | Path, write: WriteBatch) -> WriteBatch:
     return write_durably
 
 
-def _with_checksum(path: Path) -> Iterator[Path]:
-    """The file, and the one that Hadoop writes beside it, if there is one."""
-    yield path
-    checksum = path.with_name(f".{path.name}.crc")
-    if checksum.exists():
-        yield checksum
-
-
 def _sync_file(disk: Disk, path: Path) -> None:
-    """A file that Spark has removed meanwhile is not needed."""
+    """One that is not there, or that Spark has removed meanwhile, is not needed."""
     try:
         file = disk.open_existing(path)
     except FileGone:

@@ -139,3 +139,44 @@ def test_the_default_gives_a_broker_minutes_to_come_back() -> None:
     waits = [policy.delay_ms(failures) for failures in range(1, policy.failures_max + 1)]
     assert 120_000 < sum(wait or 0 for wait in waits) < 300_000
     assert policy.delay_ms(policy.failures_max + 1) is None
+
+
+CALLED = """An exception was raised by the Python Proxy. Return Message: \
+Traceback (most recent call last):
+  File "/lib/python3.11/site-packages/py4j/clientserver.py", line 644, in _call_proxy
+    return_value = getattr(self.pool[obj_id], method)(*params)
+py4j.protocol.Py4JJavaError: An error occurred while calling o296.getResult.
+: org.apache.spark.SparkException: Exception thrown in awaitResult:
+\tat org.apache.spark.util.SparkThreadUtils$.awaitResult(SparkThreadUtils.scala:70)
+"""
+STATE = "Caused by: org.apache.spark.SparkException: [CANNOT_LOAD_STATE_STORE."
+
+
+def test_state_that_cannot_be_read_is_named_with_the_next_command_and_not_tried_again() -> None:
+    missing = failure_in(
+        f"{CALLED}{STATE}CANNOT_READ_STREAMING_STATE_FILE] An error occurred during loading state. "
+        "Error reading streaming state file of file:/shop/jobs/counts/state/0/0/6.changelog does "
+        "not exist. SQLSTATE: 58030\n\tat org.apache.spark.sql\n"
+        "Caused by: java.io.FileNotFoundException: File file:/shop/... does not exist\n"
+    )
+    assert "/shop/jobs/counts/state/0/0/6.changelog is missing or damaged" in missing.reason
+    assert "millstream run APP_FILE --rebuild JOB" in missing.reason
+    torn = failure_in(
+        f"{CALLED}{STATE}UNCATEGORIZED] An error occurred during loading state.  SQLSTATE: 58030\n"
+        "Caused by: java.io.EOFException\n"
+    )
+    assert "The job's state cannot be read from its checkpoint: java.io.EOFException" in torn.reason
+    assert (missing.is_passing, torn.is_passing) == (False, False)
+
+
+def test_state_on_a_storage_that_is_away_is_tried_again() -> None:
+    away = failure_in(f"{CALLED}{STATE}UNCATEGORIZED] x\nCaused by: Connection refused\n")
+    assert away.is_passing
+
+
+def test_a_call_into_java_is_told_by_its_cause() -> None:
+    failed = "An error occurred while calling o262.start.\n: java.lang.IllegalState: no metadata\n"
+    assert failure_in(failed).reason == "java.lang.IllegalState: no metadata"
+    assert failure_in(f"{CALLED}Caused by: a.b.C: the disk is on fire\n").reason == (
+        "the disk is on fire"
+    )
