@@ -1,7 +1,9 @@
 """The jobs of docs/guides/exactly_once.md and docs/guides/clusters.md, as they stand there."""
 
+import json
 import re
 import sqlite3
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +11,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from millstream.base.ports import BatchReceipt
+from millstream.base.positions import positions_from
 
 ROOT = Path(__file__).parents[2]
 GUIDES = ROOT / "docs" / "guides"
@@ -30,7 +33,10 @@ def test_the_jobs_of_the_guide_change_nothing_when_they_run_again(
     code = "\n".join(block for block in blocks_of("exactly_once.md") if "app" in block)
     space: dict[str, Any] = {"DATABASE": tmp_path / "shop.db"}
     exec(code, space)
-    space["write"](other_rows(spark), first_receipt(space["database"]))  # a repeat
+    first = first_receipt(space["database"])
+    space["write"](other_rows(spark), first)  # a repeat
+    with pytest.raises(RuntimeError, match="the checkpoint is older than the database"):
+        space["write"](other_rows(spark), replace(first, positions={}))
     invoices = space["database"].execute("SELECT * FROM invoices ORDER BY id").fetchall()
     space["database"].close()
     space["app"].close()
@@ -39,8 +45,9 @@ def test_the_jobs_of_the_guide_change_nothing_when_they_run_again(
 
 
 def first_receipt(database: sqlite3.Connection) -> BatchReceipt:
-    job, query, batch = database.execute("SELECT job, query, batch FROM receipts").fetchone()
-    return BatchReceipt(job=job, epoch=1, query=query, batch=batch)
+    job, query, batch, positions = database.execute("SELECT * FROM receipts").fetchone()
+    kept = positions_from(json.loads(positions))
+    return BatchReceipt(job=job, epoch=1, query=query, batch=batch, positions=kept)
 
 
 def other_rows(spark: SparkSession) -> DataFrame:
