@@ -51,11 +51,16 @@ def test_a_window_closes_when_time_has_advanced(millstream_steps: Stage) -> None
 
 
 def test_a_late_row_is_judged_by_the_time_before_it(millstream_steps: Stage) -> None:
-    steps = millstream_steps(clicks_by_url, inputs=[CLICKS], key="url")
+    steps = millstream_steps(clicks_a_minute, inputs=[CLICKS], key=["window", "url"])
     steps.add("clicks", {"url": "/a", "at": "12:00"})
     steps.advance("clicks", "12:05")
-    steps.add("clicks", {"url": "/late", "at": "12:05"}, {"url": "/b", "at": "12:05:00.001"})
-    steps.expect([{"url": "/a", "clicks": 1}, {"url": "/b", "clicks": 1}])
+    steps.add("clicks", {"url": "/late", "at": "12:04:59.999"}, {"url": "/b", "at": "12:05"})
+    steps.expect(
+        [
+            {"window": ("12:00", "12:01"), "url": "/a", "clicks": 1},
+            {"window": ("12:05", "12:06"), "url": "/b", "clicks": 1},
+        ]
+    )
 
 
 def test_a_row_of_a_table_is_replaced_and_deleted(millstream_steps: Stage) -> None:

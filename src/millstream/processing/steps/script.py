@@ -24,9 +24,11 @@ from millstream.processing.jobs.catalog import Declared
 from millstream.processing.jobs.job import Job, ToTopic, ToView
 from millstream.processing.jobs.job_failure import failure_from
 from millstream.processing.jobs.plan_reader import output_mode, read_plan
+from millstream.processing.jobs.plan_uses import uses_of
 from millstream.processing.jobs.prepared_job import call_function, called, session_for
 from millstream.processing.reading.event_time import event_time_of
 from millstream.processing.reading.frames import Reading, batch_frame
+from millstream.processing.reading.last_use import encode_uses
 from millstream.processing.steps.difference import difference
 from millstream.processing.steps.gated_source import GatedSource
 from millstream.processing.steps.inputs import (
@@ -178,7 +180,11 @@ class StepScript:
     def _reading(self) -> Reading:
         name = f"{self.job.name}-{self._directory.name}"
         return Reading(
-            brokers=self._brokers, job=name, run="steps", checkpoint=str(self._checkpoint)
+            brokers=self._brokers,
+            job=name,
+            run="steps",
+            checkpoint=str(self._checkpoint),
+            uses_file=str(self._directory / "uses.json"),
         )
 
     @property
@@ -214,7 +220,10 @@ class StepScript:
             inputs = {parameter: one.declared for parameter, one in self._inputs.items()}
             frame = call_function(self.job, inputs, self._session, self._reading)
             self._columns = columns_of(frame)
-            mode = self.job.output_mode or output_mode(frame, read_plan(frame), job=self.job.name)
+            plan = read_plan(frame)
+            self._directory.mkdir(parents=True, exist_ok=True)
+            Path(self._reading.uses_file).write_bytes(encode_uses(uses_of(plan)))
+            mode = self.job.output_mode or output_mode(frame, plan, job=self.job.name)
             self._query = StepQuery(
                 self.job.name,
                 frame,

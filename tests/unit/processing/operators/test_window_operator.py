@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql import Row
 from pyspark.sql.streaming.tws_tester import TwsTester
@@ -28,8 +29,13 @@ def operator_of(emit: Emit) -> TwsTester:
         WindowProcessor(plan(emit)),
         timeMode="EventTime",
         outputMode="Update",
-        eventTimeExtractor=lambda row: row["at"] // 1000,
+        eventTimeExtractor=lambda row: used_until_ms(row["at"], plan(emit)),
     )
+
+
+def used_until_ms(at_us: int, of: WindowPlan) -> int:
+    """As `windows.py` has Spark judge it."""
+    return max(int(of.last_use().until_us(np.array([at_us]))[0]) // 1000, 1)
 
 
 def event(user: str, seconds: int, amount: int | None = 1) -> Row:
@@ -66,6 +72,24 @@ def test_an_earlier_window_than_the_timer_waits_for_gets_its_own() -> None:
     operator.test(SLOT, [event("ada", 5)])
     assert seconds(operator.setWatermark(10_000)) == [("insert", "ada", 0, 1, 1)]
     assert seconds(operator.setWatermark(30_000)) == [("insert", "ada", 20, 1, 1)]
+
+
+def test_an_event_before_1970_is_in_its_window_until_there_is_a_watermark() -> None:
+    operator = operator_of("final")
+    assert operator.test(SLOT, [event("ada", -15), event("ada", 0)]) == []
+    assert operator.test(SLOT, [event("ada", -12)]) == []
+    assert seconds(operator.setWatermark(1)) == [("insert", "ada", -20, 2, 2)]
+    assert seconds(operator.setWatermark(10_000)) == [("insert", "ada", 0, 1, 1)]
+
+
+def test_an_open_window_takes_an_event_behind_the_watermark_and_a_closed_one_none() -> None:
+    operator = operator_of("upsert")
+    operator.test(SLOT, [event("ada", 1)])
+    operator.setWatermark(9_999)
+    assert seconds(operator.test(SLOT, [event("ada", 2)])) == [("upsert", "ada", 0, 2, 2)]
+    operator.setWatermark(10_000)
+    assert operator.test(SLOT, [event("ada", 3)]) == []
+    assert operator.peekValueState("windows", SLOT) is None
 
 
 def test_nothing_is_kept_of_windows_that_are_over() -> None:
