@@ -4,11 +4,15 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's users call it
 
 from millstream.base.declared import DeclaredTopic, EventTime
-from millstream.processing.operators import windows
+from millstream.processing.jobs.plan_reader import read_plan
+from millstream.processing.jobs.plan_uses import uses_of
+from millstream.processing.operators import joins, windows
+from millstream.processing.reading.event_time import mark_event_time
+from millstream.processing.reading.last_use import BY_EVENT, LastUse, Uses
 from millstream.processing.reading.late_events import count_late
 from millstream.processing.steps.script import StepScript
 from millstream.processing.steps.stage import Stage
@@ -108,3 +112,47 @@ def test_nothing_is_late_for_a_job_that_does_not_go_by_time(millstream_steps: St
     steps.add("clicks", click("11:00"), click("1970-01-01T00:00:00Z"))
     steps.expect([{"user": "ada", "n": 4}])
     assert late(steps) == 0
+
+
+def unread(spark: SparkSession, name: str) -> DataFrame:
+    """A stream to look at: no query is started."""
+    stream = spark.readStream.name(name).format("rate").load()
+    timed = stream.select(F.lit("ada").alias("user"), F.col("timestamp").alias("at"))
+    return mark_event_time(timed.withWatermark("at", "0 seconds"), "at")
+
+
+def test_what_operators_use_is_read_off_real_plans(spark: SparkSession) -> None:
+    clicks = unread(spark, "clicks")
+    of = {"n": windows.count()}
+    minute = 60_000_000
+
+    def used(frame: DataFrame) -> Uses:
+        (found,) = uses_of(read_plan(frame)).values()
+        return found
+
+    start = {"every_us": minute, "start_us": 15_000_000}
+    hopping = F.window("at", "5 minutes", "1 minute", "15 seconds")
+    assert used(clicks.groupBy(hopping, "user").count()) == (LastUse(span_us=5 * minute, **start),)
+    renamed = clicks.withColumnRenamed("at", "t").withColumn("w", F.window("t", "1 minute"))
+    tumbling = LastUse(span_us=minute, every_us=minute)
+    assert used(renamed.groupBy("w").count()) == (tumbling,)
+    session = clicks.groupBy(F.session_window("at", "10 minutes")).count()
+    assert used(session) == (LastUse(span_us=10 * minute),)
+    hours = clicks.groupBy(F.window("at", "1 minute")).count()
+    assert used(hours.groupBy(F.window("window", "1 hour")).count()) == (tumbling,)
+    ours = windows.aggregate(clicks, windows.session("5 minutes"), of=of, grace="1 minute")
+    assert used(ours) == (LastUse(span_us=6 * minute, from_1970=False),)
+    for alone in (
+        clicks.dropDuplicates(["user", "at"]),
+        clicks.dropDuplicatesWithinWatermark(["user"]),
+        clicks.groupBy("at").count(),
+    ):
+        assert used(alone) == BY_EVENT
+    for whole in (clicks, clicks.select("user").dropDuplicates(), clicks.groupBy("user").count()):
+        assert used(whole) is None
+
+
+def test_both_sides_of_a_join_of_streams_are_judged_alone(spark: SparkSession) -> None:
+    sides = [unread(spark, name) for name in ("shown", "clicked")]
+    joined = joins.within(*sides, on="user", within="1 minute")
+    assert uses_of(read_plan(joined)) == {"shown": BY_EVENT, "clicked": BY_EVENT}

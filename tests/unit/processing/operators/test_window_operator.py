@@ -124,7 +124,12 @@ def reading(device: str, sent: int | None, received: int) -> Row:
     return made
 
 
-READINGS = [reading("ada", 0, 900), reading("ada", 1000, 1100), reading("bob", 5000, 0)]
+READINGS = [
+    reading("ada", 0, 900),
+    reading("ada", 1000, 1100),
+    reading("ada", None, 1000),
+    reading("bob", 5000, 0),
+]
 
 
 def test_rows_are_corrected_in_order_of_arrival_however_they_are_split() -> None:
@@ -137,14 +142,17 @@ def test_rows_are_corrected_in_order_of_arrival_however_they_are_split() -> None
     assert [(row.column_0, row.corrected_at) for row in together] == [
         ("bob 0", 0),
         ("ada 900", 900),
+        ("ada 1000", 1000),
         ("ada 1100", 1100),
     ]
 
 
-def test_a_row_without_a_time_passes_and_teaches_nothing() -> None:
+def test_a_row_without_a_time_of_sending_has_the_time_received_and_teaches_nothing() -> None:
     operator = TwsTester(SkewProcessor(SKEW), outputMode="Update")
     [row] = operator.test(SLOT, [reading("ada", None, 5)])
-    assert tuple(row) == ("ada 5", None, None, None)
+    assert tuple(row) == ("ada 5", 5, 60_000, 0)
+    [row] = operator.test(SLOT, [Reading(SLOT, "ada", 1, 2, None, "never received")])
+    assert tuple(row) == ("never received", None, None, None)
     [row] = operator.test(SLOT, [reading("ada", 0, 70)])
     assert (row.corrected_at, row.uncertainty_ms, row.clock_restarts) == (70, 60_000, 0)
 
