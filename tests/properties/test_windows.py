@@ -211,7 +211,8 @@ class Late(NamedTuple):
 def with_late_events(run: Run, grace: int) -> Late:
     windows = windows_of(run.kind, [Count()])
     book = WindowBook(windows, "upsert", grace=grace)
-    watermark, came, changes = NO_WATERMARK, [], []
+    watermark, came = NO_WATERMARK, []
+    changes: list[Change] = []
     for batch in run.batches:
         times = [at for _key, at, _amount in batch]
         changes += book.add({("a",): [(at, (1,)) for at in times]} if times else {}, watermark)

@@ -130,9 +130,9 @@ def test_what_operators_use_is_read_off_real_plans(spark: SparkSession) -> None:
         (found,) = uses_of(read_plan(frame)).values()
         return found
 
-    start = {"every_us": minute, "start_us": 15_000_000}
     hopping = F.window("at", "5 minutes", "1 minute", "15 seconds")
-    assert used(clicks.groupBy(hopping, "user").count()) == (LastUse(span_us=5 * minute, **start),)
+    use = LastUse(span_us=5 * minute, every_us=minute, start_us=15_000_000)
+    assert used(clicks.groupBy(hopping, "user").count()) == (use,)
     renamed = clicks.withColumnRenamed("at", "t").withColumn("w", F.window("t", "1 minute"))
     tumbling = LastUse(span_us=minute, every_us=minute)
     assert used(renamed.groupBy("w").count()) == (tumbling,)

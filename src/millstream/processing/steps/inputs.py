@@ -68,7 +68,7 @@ class ScriptInput:
         event_time = getattr(self.declared, "event_time", None)
         if event_time is None:
             raise BadDeclaration(f"{self.name} has no event time: there is nothing to advance")
-        clock_ms = round(moment(until).timestamp() * SECOND_MS) + event_time.lateness_ms
+        clock_ms: int = round(moment(until).timestamp() * SECOND_MS) + event_time.lateness_ms
         if clock_ms <= 0:
             raise BadDeclaration(
                 f"{self.name} cannot be advanced to {until}: a watermark is after 1970. Leave the "
@@ -92,15 +92,19 @@ class Added(NamedTuple):
 
 def reasons_set_aside(brokers: str, one: ScriptInput) -> list[str]:
     """Why records of this input reached no operator: as dead letters, or late in quarantine."""
-    reasons = []
+    reasons: list[str] = []
     for suffix in (DEAD_SUFFIX, LATE_SUFFIX):
         read = TopicRead(brokers=brokers, topics=(one.declared.name + suffix,))
         with contextlib.suppress(TopicNotFound):
             for part, within in batch_ranges(read):
                 for records in RangeReader(read).read(part, within):
-                    headers = (dict(record.headers() or ()) for record in records)
-                    reasons += [(found.get(MESSAGE_HEADER) or b"").decode() for found in headers]
+                    reasons += [_reason_of(record) for record in records]
     return [reason for reason in reasons if reason]
+
+
+def _reason_of(record: Message) -> str:
+    found = dict(record.headers() or ()).get(MESSAGE_HEADER)
+    return found.decode() if isinstance(found, bytes) else ""
 
 
 def unhurried(declared: Declared) -> Declared:

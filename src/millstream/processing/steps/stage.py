@@ -83,9 +83,13 @@ def declared_for(
 ) -> tuple[Catalog, Job]:
     """A function as the only job of a catalog of its own."""
     catalog = Catalog()
-    given = inputs if isinstance(inputs, Mapping) else {}
-    declared = {parameter: _declared(one) for parameter, one in given.items()}
-    for one in declared.values() if given else map(_declared, inputs):
+    declared: dict[str, Declared] = {}  # by parameter, where that is given
+    if isinstance(inputs, Mapping):
+        declared = {parameter: _declared(one) for parameter, one in inputs.items()}
+        listed = list(declared.values())
+    else:
+        listed = [_declared(one) for one in inputs]
+    for one in listed:
         catalog.declare(one)
     job = Job(
         name=function.__name__,

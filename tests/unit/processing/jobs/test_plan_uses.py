@@ -71,15 +71,20 @@ def test_the_first_operator_that_judges_decides() -> None:
 
 
 def test_a_state_function_says_what_it_uses_or_is_judged_if_it_goes_by_time() -> None:
-    def function(**texts: str | list[str]) -> PlanNode:
-        known = {"keys": "slot#1", "mode": "Update", "state": [], "times": [TIME]}
-        return node("TransformWithStateInPySpark", SOURCE, **known | texts)
+    def function(time_mode: str, last_use: list[str]) -> PlanNode:
+        return node(
+            "TransformWithStateInPySpark",
+            SOURCE,
+            times=[TIME],
+            time_mode=time_mode,
+            last_use=last_use,
+        )
 
     ours = json.dumps({"span_us": 7, "from_1970": False})
-    said = function(time_mode="EventTime", last_use=ours)
-    assert uses_of(said) == {"clicks": (LastUse(span_us=7, from_1970=False),)}
-    assert uses_of(function(time_mode="EventTime")) == {"clicks": BY_EVENT}
-    assert uses_of(function(time_mode="None")) == {"clicks": None}
+    use = LastUse(span_us=7, from_1970=False)
+    assert uses_of(function("EventTime", [ours])) == {"clicks": (use,)}
+    assert uses_of(function("EventTime", [])) == {"clicks": BY_EVENT}
+    assert uses_of(function("None", [])) == {"clicks": None}
 
 
 def test_of_a_source_that_is_read_twice_the_most_lenient_way_counts() -> None:
