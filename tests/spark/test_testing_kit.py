@@ -2,6 +2,7 @@
 
 import re
 import traceback
+from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame
@@ -9,9 +10,10 @@ from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's users 
 
 from millstream.base.declared import BadDeclaration, DeclaredTable, DeclaredTopic, EventTime
 from millstream.base.errors import Rejected
+from millstream.processing.jobs.prepared_job import FunctionRaised
 from millstream.processing.operators import windows
 from millstream.processing.steps.query import CrashPoint
-from millstream.processing.steps.script import BadStep, NotAsExpected
+from millstream.processing.steps.script import BadStep, JobFailed, NotAsExpected
 from millstream.processing.steps.stage import Stage
 from millstream.schemas.ddl import schema_from_ddl
 
@@ -137,13 +139,14 @@ def unknown_column(clicks: DataFrame) -> DataFrame:
 
 
 def test_a_failure_is_one_sentence_without_the_stack_of_java(millstream_steps: Stage) -> None:
-    for function, sentence in (
-        (refused, r"refused failed: KeyError: '/a' \(at .*test_testing_kit\.py:\d+\)"),
-        (unknown_column, r"job unknown_column: its function raised AnalysisException: .*`uri`.*"),
-    ):
+    raised: list[tuple[Any, type[Rejected], str]] = [
+        (refused, JobFailed, r"refused failed: KeyError: '/a' \(at .*test_testing_kit\.py:\d+\)"),
+        (unknown_column, FunctionRaised, r"job unknown_column: its function raised .*`uri`.*"),
+    ]
+    for function, error, sentence in raised:
         steps = millstream_steps(function, inputs=[CLICKS])
         steps.add("clicks", {"url": "/a", "at": "12:00"})
-        with pytest.raises(Rejected) as found:
+        with pytest.raises(error) as found:
             steps.run()
         assert re.fullmatch(sentence, str(found.value)), str(found.value)
         shown = "".join(traceback.format_exception(found.value))
