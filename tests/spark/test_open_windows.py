@@ -121,6 +121,10 @@ def unread(spark: SparkSession, name: str) -> DataFrame:
     return mark_event_time(timed.withWatermark("at", "0 seconds"), "at")
 
 
+def unused(key: Any, frames: Any, state: Any) -> Any:
+    return frames
+
+
 def test_what_operators_use_is_read_off_real_plans(spark: SparkSession) -> None:
     clicks = unread(spark, "clicks")
     of = {"n": windows.count()}
@@ -142,6 +146,10 @@ def test_what_operators_use_is_read_off_real_plans(spark: SparkSession) -> None:
     assert used(hours.groupBy(F.window("window", "1 hour")).count()) == (tumbling,)
     ours = windows.aggregate(clicks, windows.session("5 minutes"), of=of, grace="1 minute")
     assert used(ours) == (LastUse(span_us=6 * minute, from_1970=False),)
+    by_state = clicks.groupBy("user").applyInPandasWithState
+    of_state = ("n INT", "n INT", "append")
+    assert used(by_state(unused, *of_state, "EventTimeTimeout")) == BY_EVENT
+    assert used(by_state(unused, *of_state, "NoTimeout")) is None
     for alone in (
         clicks.dropDuplicates(["user", "at"]),
         clicks.dropDuplicatesWithinWatermark(["user"]),

@@ -269,8 +269,10 @@ def _operator_rows(
 def _used_until(at: Column, use: LastUse) -> Column:
     """What Spark judges a row by: it drops what is not after its watermark, which is at least 0."""
     if use.every_us is not None:
-        at = at - F.pmod(at - F.lit(use.start_us), F.lit(use.every_us))
-    return F.timestamp_micros(F.greatest(at + F.lit(use.span_us), F.lit(MS_US)))
+        since = F.try_subtract(at, F.lit(use.start_us))
+        at = F.try_subtract(at, F.pmod(since, F.lit(use.every_us)))
+    # A time that 64 bits do not hold is in static frames only: a source refuses it.
+    return F.timestamp_micros(F.greatest(F.try_add(at, F.lit(use.span_us)), F.lit(MS_US)))
 
 
 def _plain(frame: DataFrame, column: str) -> Column:
