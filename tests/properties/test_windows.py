@@ -11,8 +11,9 @@ from decimal import Decimal
 from fractions import Fraction
 from itertools import pairwise
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -38,8 +39,9 @@ from millstream.processing.operators.window_changes import (
     changes_in_batch,
 )
 from millstream.processing.operators.window_kinds import Hopping, Session, Sliding, WindowKind
-from millstream.processing.operators.window_state import Event, Result, windows_of
-from tests.support.naive_windows import Row, naive_rows
+from millstream.processing.operators.window_operator import WindowPlan
+from millstream.processing.operators.window_state import NO_WATERMARK, Event, Result, windows_of
+from tests.support.naive_windows import Row, is_in, naive_places, naive_rows
 
 UNHURRIED = settings(deadline=None)
 AGGREGATES: tuple[Aggregate, ...] = (
@@ -194,6 +196,76 @@ def test_one_key_and_start_is_told_once_in_a_batch(run: Run) -> None:
     for batch in run.batches:
         names = [(key, result.start) for _change, key, result in book.add(by_key(batch))]
         assert len(names) == len(set(names))
+
+
+# What is behind the watermark: it follows the greatest time, and some events come after it
+
+
+class Late(NamedTuple):
+    """What the book told of one key's events, and each event with the watermark of its batch."""
+
+    table: list[tuple[str, Row]]
+    events: list[tuple[int, int]]
+
+
+def with_late_events(run: Run, grace: int) -> Late:
+    windows = windows_of(run.kind, [Count()])
+    book = WindowBook(windows, "upsert", grace=grace)
+    watermark, came = NO_WATERMARK, []
+    changes: list[Change] = []
+    for batch in run.batches:
+        times = [at for _key, at, _amount in batch]
+        changes += book.add({("a",): [(at, (1,)) for at in times]} if times else {}, watermark)
+        came += [(at, watermark) for at in times]
+        changes += book.close(watermark)
+        book = book_from(book.to_bytes(), windows, "upsert", grace)
+        watermark = max([watermark, *times])
+    return Late(table_after(iter(changes)), came)
+
+
+def expected_with_late(run: Run, events: list[tuple[int, int]], grace: int) -> list[Row]:
+    """A window has the events that came while it was open."""
+    if isinstance(run.kind, Session):
+        taken = [at for at, watermark in events if at + run.kind.gap_us + grace > watermark]
+        return [row_of_count(row) for row in naive_rows(run.kind, [(at, None) for at in taken])]
+    places = naive_places(run.kind, sorted({at for at, _watermark in events})) if events else ()
+    rows = []
+    for start, end in places:
+        last = end if isinstance(run.kind, Sliding) else end - 1
+        taken = [
+            at
+            for at, watermark in events
+            if is_in(run.kind, at, start, end) and watermark <= last + grace
+        ]
+        # A sliding window is there for the event that it ends with.
+        if taken and (not isinstance(run.kind, Sliding) or end in taken):
+            rows.append((start, end, (len(taken),)))
+    return rows
+
+
+def row_of_count(row: Row) -> Row:
+    return row[0], row[1], row[2][:1]
+
+
+@UNHURRIED
+@given(runs(), st.sampled_from([0, 3]))
+def test_a_window_has_the_events_that_came_while_it_was_open(run: Run, grace: int) -> None:
+    found = with_late_events(run, grace)
+    expected_rows = expected_with_late(run, found.events, grace)
+    assert found.table == sorted((("a", row) for row in expected_rows), key=repr)
+
+
+@UNHURRIED
+@given(runs(), st.sampled_from([0, 3]))
+def test_an_event_is_late_when_no_window_of_it_is_open(run: Run, grace: int) -> None:
+    """What the source removes is what the book would not take, and nothing else."""
+    use = WindowPlan(run.kind, (Count(),), "upsert", 1, grace).last_use()
+    windows = windows_of(run.kind, [Count()])
+    for at, watermark in with_late_events(run, grace).events:
+        state = windows.empty()
+        windows.add(state, [(at, (1,))], watermark - grace)
+        is_over = bool(use.until_us(np.array([at]))[0] <= watermark)
+        assert is_over == (windows.next_close(state) is None)
 
 
 # Aggregates alone

@@ -31,12 +31,13 @@ class BadDeclaration(Rejected):
 class EventTime:
     """When events of a topic happened, by their own account, and how far that is believed.
 
-    An event is late when its time is not after the watermark: the greatest event time seen before
-    this batch, less `lateness_ms`. `late` says what becomes of it. With "correct", results are
-    revised for late events as long as their state is kept, `keep_ms`; what comes after that is
-    quarantined. An event more than `ahead_ms_max` ahead of the time of its record is no witness of
-    time: a dead letter. A source that is read to its end and brings nothing for `idle_ms` is idle:
-    its clock is then the wall clock, so that it does not hold back the others; None: it never is.
+    The watermark is the greatest event time seen before this batch, less `lateness_ms`. An event is
+    late when no operator of the job can use it any more, such as a window whose end the watermark
+    has reached. `late` says what becomes of it. With "correct", results are revised for late events
+    as long as their state is kept, `keep_ms`; what comes after that is quarantined. An event more
+    than `ahead_ms_max` ahead of the time of its record is no witness of time: a dead letter. A
+    source that is read to its end and brings nothing for `idle_ms` is idle: its clock is then the
+    wall clock, so that it does not hold back the others; None: it never is.
     """
 
     column: str

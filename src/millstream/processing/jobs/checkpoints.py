@@ -5,6 +5,7 @@
       running.lock        held by the process that runs the job, or copies it; says which that is
       checkpoint-2/       Spark's: positions, commits, state
       definition-2.pickle the function that it was last started with, and its inputs
+      uses-2.json         which events its operators can use, by source; written at each start
       status.json         how the job gets on, for other processes: see job_status.py
       changes-2.told      is there if the view's changes are also in a topic, for other jobs
       manifest-1.json     the generation before, as it was; with its checkpoint and definition
@@ -38,6 +39,7 @@ CHECKPOINT_PREFIX = "checkpoint-"
 DEFINITION = "definition-{}.pickle"
 KEPT_MANIFEST = "manifest-{}.json"
 CHANGES = "changes-{}.told"
+USES = "uses-{}.json"
 RUN_BYTES = 4
 FIRST_GENERATION = 1
 # Spark takes these from the checkpoint, whatever the session says.
@@ -125,6 +127,14 @@ class JobDirectory:
 
     def checkpoint(self, generation: int) -> Path:
         return self.path / f"{CHECKPOINT_PREFIX}{generation}"
+
+    def uses(self, generation: int) -> Path:
+        return self.path / USES.format(generation)
+
+    def write_uses(self, generation: int, content: bytes) -> None:
+        """Before the query starts: its sources judge by it what is late."""
+        if read_file(self._disk, self.uses(generation)) != content:
+            replace_file(self._disk, self.uses(generation), content)
 
     def has_begun(self, generation: int) -> bool:
         """Whether a batch of it was planned: before that, nothing depends on its shape."""
@@ -234,7 +244,7 @@ class JobDirectory:
 
     def _forget(self, generation: int) -> None:
         shutil.rmtree(self.checkpoint(generation), ignore_errors=True)
-        for name in (DEFINITION, KEPT_MANIFEST, CHANGES):
+        for name in (DEFINITION, KEPT_MANIFEST, CHANGES, USES):
             (self.path / name.format(generation)).unlink(missing_ok=True)
 
 

@@ -31,6 +31,7 @@ from millstream.processing.jobs.job_output import open_output
 from millstream.processing.jobs.prepared_job import PreparedJob, Surroundings, prepare
 from millstream.processing.jobs.progress import JobProgress, advanced, follows, is_behind
 from millstream.processing.jobs.restart_policy import RestartPolicy
+from millstream.processing.reading.last_use import encode_uses
 from millstream.processing.session import make_active
 from millstream.processing.writing.batch_log import BatchLog
 from millstream.processing.writing.output import ViewHold
@@ -173,6 +174,7 @@ class JobRun:
         self._prepared = prepared
         make_active(prepared.frame.sparkSession)
         started = self._begin(prepared)
+        prepared.directory.write_uses(started.generation, encode_uses(prepared.uses))
         self._set(generation=started.generation, is_building=started.is_building)
         output = open_output(prepared, self._around, hold=self._hold)
         with contextlib.closing(output):

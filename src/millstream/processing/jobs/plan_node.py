@@ -87,6 +87,10 @@ def _sources(nodes: list[PlanNode]) -> Iterator[PlanNode]:
     return (node for node in nodes if "source" in node.texts)
 
 
+def definitions_in(root: PlanNode) -> Mapping[str, str]:
+    return dict(_definitions([*_walk(root)]))
+
+
 def _definitions(nodes: list[PlanNode]) -> Iterator[tuple[str, str]]:
     """What computed columns are, by their number."""
     for node in nodes:

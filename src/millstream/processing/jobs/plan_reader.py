@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame
 from millstream.base.errors import Rejected
 from millstream.processing.jobs.job import OUTPUT_MODES
 from millstream.processing.jobs.plan_node import PlanNode, wanted_mode
-from millstream.processing.state.state_terms import STATE_TERMS
+from millstream.processing.state.state_terms import LAST_USE, STATE_TERMS
 
 Texts = dict[str, tuple[str, ...]]
 
@@ -98,19 +98,39 @@ def _aggregate(java: Any) -> Texts:
 def _join(java: Any) -> Texts:
     condition = java.condition()
     on = (str(condition.get().toString()),) if condition.isDefined() else ()
-    return {"how": (str(java.joinType().toString()),), "state": on}
+    return {"how": (str(java.joinType().toString()),), "state": on, "times": _times(java)}
 
 
 def _deduplicate(java: Any) -> Texts:
-    return {"keys": _texts(java.keys())}
+    return {"keys": _texts(java.keys()), "times": _times(java)}
+
+
+def _times(java: Any) -> tuple[str, ...]:
+    """Of each child the first column with a watermark, by which Spark judges; else empty."""
+    outputs = ([*_texts(child.output())] for child in _items(java.children()))
+    return tuple(next((text for text in output if "-T" in text), "") for output in outputs)
 
 
 def _state_function(java: Any) -> Texts:
     count = int(java.groupingAttributesLen())
     keys = _texts(java.left().output())[:count]
     noted = [column.metadata() for column in _items(java.output())]
-    terms = (str(one.getString(STATE_TERMS)) for one in noted if one.contains(STATE_TERMS))
-    return {"keys": keys, "mode": (str(java.outputMode().toString()),), "state": tuple(terms)}
+    return {
+        "keys": keys,
+        "mode": (str(java.outputMode().toString()),),
+        "state": _noted(noted, STATE_TERMS),
+        "last_use": _noted(noted, LAST_USE),
+        "time_mode": (str(java.timeMode().toString()),),
+        "times": _times(java),
+    }
+
+
+def _noted(columns: list[Any], key: str) -> tuple[str, ...]:
+    return tuple(str(one.getString(key)) for one in columns if one.contains(key))
+
+
+def _group_function(java: Any) -> Texts:
+    return {"time_mode": (str(java.timeout().toString()),), "times": _times(java)}
 
 
 def _watermark(java: Any) -> Texts:
@@ -136,6 +156,7 @@ READERS: dict[str, Callable[[Any], Texts]] = {
     "Deduplicate": _deduplicate,
     "DeduplicateWithinWatermark": _deduplicate,
     "TransformWithStateInPySpark": _state_function,
+    "FlatMapGroupsInPandasWithState": _group_function,
     "EventTimeWatermark": _watermark,
     "StreamingRelationV2": _source,
 }

@@ -28,8 +28,10 @@ from millstream.processing.jobs.job_failure import failure_from, place_of
 from millstream.processing.jobs.plan_node import shape_of
 from millstream.processing.jobs.plan_reader import output_mode, read_plan
 from millstream.processing.jobs.plan_shape import Comparison, PlanShape, compare
+from millstream.processing.jobs.plan_uses import uses_of
 from millstream.processing.reading.event_time import current_event_time
 from millstream.processing.reading.frames import Reading, stream_frame
+from millstream.processing.reading.last_use import Uses
 from millstream.processing.session import make_active, register_sources
 from millstream.processing.writing.view_changes import KeptRows
 
@@ -93,7 +95,8 @@ class Surroundings:
 
 @dataclass(frozen=True, kw_only=True)
 class PreparedJob:
-    """`notes` are what should be said before it starts."""
+    """`uses` are the events that it can use, by source; `notes` are what should be said before it
+    starts."""
 
     job: Job
     frame: DataFrame
@@ -102,6 +105,7 @@ class PreparedJob:
     comparison: Comparison
     directory: JobDirectory
     reading: Reading
+    uses: Mapping[str, Uses] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
     @property
@@ -147,6 +151,7 @@ def prepare(
         comparison=_comparison(job, begun, shape),
         directory=directory,
         reading=reading,
+        uses=uses_of(plan),
         notes=tuple(frozen_differences(begun, settings)) if begun else (),
     )
 
@@ -191,6 +196,7 @@ def _reading(
         job=around.full_name(job),
         run=manifest.run,
         checkpoint=str(directory.checkpoint(manifest.generation).absolute()),
+        uses_file=str(directory.uses(manifest.generation).absolute()),
         records_max=job.records_max,
     )
 

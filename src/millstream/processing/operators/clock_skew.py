@@ -58,7 +58,9 @@ def correct_clock(
 
     A row is corrected by what came before it, in order of `received`; so that column must not fall
     within what arrives of one device, or answers depend on how rows are split into batches. A row
-    that lacks one of the three times is passed on without correction.
+    without a time of sending, or of the event, has the time received: the true time is not after
+    it, and at most `uncertainty_ms` before it if the device's clock is known, or if the event was
+    sent when it happened. A row without the time received is passed on without correction.
     """
     times = {EVENT: event, SENT: sent, RECEIVED: received}
     _require(frame, device, times)
@@ -140,20 +142,25 @@ class SkewPlan:
     def told(self, clocks: dict[Any, Any], rows: Iterable[Sequence[Any]]) -> Iterator[Any]:
         """Rows with what is added, by order of arrival. `clocks` are changed in place."""
         for _slot, device, event, sent, received, *carried in sorted(rows, key=arrival_of):
-            if event is None or sent is None or received is None:
+            if received is None:
                 yield (*carried, None, None, None)
                 continue
             clock = clock_from(clocks.get(device), delay_max=self.delay_max)
-            at, uncertainty, restarts = clock.correct(event, sent=sent, received=received)
-            clocks[device] = clock.to_plain()
+            if event is None or sent is None:
+                at, uncertainty, restarts = clock.of_received(event, received)
+            else:
+                at, uncertainty, restarts = clock.correct(event, sent=sent, received=received)
+                clocks[device] = clock.to_plain()
             yield (*carried, at, -(-uncertainty // MS_US), restarts)
 
 
 def arrival_of(row: Sequence[Any]) -> tuple[Any, ...]:
-    """By the time received, then sent; rows without one change nothing, wherever they are."""
+    """By the time received, then sent; rows without one change nothing: first, then whole ones."""
     _slot, _device, event, sent, received, *_carried = row
-    is_whole = event is not None and sent is not None and received is not None
-    return (received, sent, event) if is_whole else (0, 0, 0)
+    if received is None:
+        return (False, 0, False, 0, 0)
+    is_whole = event is not None and sent is not None
+    return (True, received, is_whole, sent or 0, event or 0)
 
 
 class SkewProcessor(StatefulProcessor):

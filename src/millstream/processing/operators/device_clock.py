@@ -56,6 +56,19 @@ class DeviceClock:
         at = max(min(event, until) + offset for until, offset in self.estimates)
         return Corrected(at, at - event - (self.greatest - self.delay_max), self.restarts)
 
+    def of_received(self, event: int | None, received: int) -> Corrected:
+        """Of a message that does not say when it was sent: at the latest when it was received.
+
+        It teaches nothing. If the clock is known, the event was not before its earliest true time;
+        if not, it is taken to be sent when it happened.
+        """
+        if self.least is None or event is None:
+            return Corrected(received, self.delay_max, self.restarts)
+        earliest = event + self.greatest - self.delay_max
+        # An earliest time after the time received is of a clock that was set meanwhile.
+        uncertainty = received - earliest if earliest <= received else self.delay_max
+        return Corrected(received, uncertainty, self.restarts)
+
     def to_plain(self) -> tuple[Any, ...]:
         return self.least, self.greatest, self.restarts, self.estimates
 

@@ -2,8 +2,8 @@
 
 A row that comes in is (slot, time, at, the key's values, a value for each aggregate); one that
 goes out (change, the key's values, start, end, the results), by place. Times are microseconds;
-`time` is the event time as Spark knows it, there for Spark's own watermark. Names and types are
-`windows.py`'s business.
+`time` is until when the row can be used, which Spark compares with its watermark. Names and types
+are `windows.py`'s business.
 """
 
 # ruff: noqa: N802, N803  # Spark's names
@@ -31,8 +31,15 @@ from millstream.processing.operators.window_changes import (
     book_from,
     changes_in_batch,
 )
-from millstream.processing.operators.window_kinds import MS_US, WindowKind
-from millstream.processing.operators.window_state import Event, Windows, windows_of
+from millstream.processing.operators.window_kinds import (
+    MS_US,
+    Hopping,
+    Session,
+    Sliding,
+    WindowKind,
+)
+from millstream.processing.operators.window_state import NO_WATERMARK, Event, Windows, windows_of
+from millstream.processing.reading.last_use import LastUse
 
 SLOT, TIME, AT = "slot", "time", "at"
 BEFORE_KEY = 3
@@ -46,6 +53,7 @@ class WindowPlan:
     aggregates: tuple[Aggregate, ...]
     emit: Emit
     key_size: int
+    grace_us: int = 0
 
     @property
     def columns(self) -> list[str]:
@@ -56,6 +64,15 @@ class WindowPlan:
 
     def windows(self) -> Windows:
         return windows_of(self.kind, self.aggregates, tells_last=self.emit == "final")
+
+    def last_use(self) -> LastUse:
+        """Until when an event can be used: here nothing is over before there is a watermark."""
+        match self.kind:
+            case Hopping(size_us=size, every_us=every, start_us=start):
+                span, at = size + self.grace_us, {"every_us": every, "start_us": start}
+                return LastUse(span_us=span, from_1970=False, **at)
+            case Session(gap_us=span) | Sliding(size_us=span):
+                return LastUse(span_us=span + self.grace_us, from_1970=False)
 
     def events_of(self, rows: Iterable[tuple[Any, ...]]) -> dict[Key, list[Event]]:
         values_from = BEFORE_KEY + self.key_size
@@ -87,7 +104,7 @@ class WindowProcessor(StatefulProcessor):
         self, key: Any, rows: Iterator[Row], timerValues: TimerValues
     ) -> Iterator[Row]:
         book = self._book()
-        changes = [*book.add(self._plan.events_of(rows))]
+        changes = [*book.add(self._plan.events_of(rows), watermark_us(timerValues))]
         self._keep(book)
         return (self._row(*row_of(change)) for change in changes)
 
@@ -95,7 +112,7 @@ class WindowProcessor(StatefulProcessor):
         self, key: Any, timerValues: TimerValues, expiredTimerInfo: ExpiredTimerInfo
     ) -> Iterator[Row]:
         book = self._book()
-        changes = [*book.close(timerValues.getCurrentWatermarkInMs() * MS_US)]
+        changes = [*book.close(watermark_us(timerValues))]
         book.wake_at = None
         self._keep(book)
         return (self._row(*row_of(change)) for change in changes)
@@ -103,8 +120,8 @@ class WindowProcessor(StatefulProcessor):
     def _book(self) -> WindowBook:
         kept = self._kept.get()
         if kept is None:
-            return WindowBook(self._windows, self._plan.emit)
-        return book_from(kept[0], self._windows, self._plan.emit)
+            return WindowBook(self._windows, self._plan.emit, grace=self._plan.grace_us)
+        return book_from(kept[0], self._windows, self._plan.emit, self._plan.grace_us)
 
     def _keep(self, book: WindowBook) -> None:
         due = book.next_close()
@@ -112,9 +129,16 @@ class WindowProcessor(StatefulProcessor):
             self._kept.clear()
             return
         if book.wake_at is None or due < book.wake_at:
-            self._handle.registerTimer(-(-due // MS_US))  # not before it is due
+            # Not before it is due; and not at 0, which is Spark's watermark before there is one.
+            self._handle.registerTimer(max(-(-due // MS_US), 1))
             book.wake_at = due
         self._kept.update((book.to_bytes(),))
+
+
+def watermark_us(timer_values: TimerValues) -> int:
+    """Spark's first watermark is 0: nothing was seen yet, and nothing is over."""
+    watermark_ms = timer_values.getCurrentWatermarkInMs()
+    return watermark_ms * MS_US if watermark_ms > 0 else NO_WATERMARK
 
 
 def over_batch(plan: WindowPlan, schema: pa.Schema) -> Callable[[pa.Table], pa.Table]:

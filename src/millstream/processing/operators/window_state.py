@@ -3,8 +3,9 @@
 State is plain values (it is kept in Spark's checkpoint: docs/formats/window_state.md), and so are
 results. Adding events tells, for each window that they touch, the result before and after; how
 that is told on (an upsert, a retraction, only the last one) is `window_changes.py`'s business.
-Nothing here judges what is late: an event that comes in counts. A window is over when the
-watermark has reached its end; then its state goes.
+A window takes events until it is over: until the watermark has reached its end, which is not in
+it, or has passed the last time that is in it. Then its state goes. What is late for every operator
+of a job does not get here (`lateness.py`); an event may be here for some of its windows only.
 """
 
 from bisect import bisect_left, bisect_right
@@ -26,6 +27,8 @@ from millstream.processing.operators.window_kinds import Hopping, Session, Slidi
 # Its time, and a value for each aggregate.
 Event: TypeAlias = tuple[int, Sequence[Any]]
 TIME = itemgetter(0)
+# Before all times that Spark knows: nothing is over.
+NO_WATERMARK = -(1 << 63)
 
 
 class Result(NamedTuple):
@@ -52,8 +55,11 @@ class Windows(Protocol):
 
     def empty(self) -> Any: ...
 
-    def add(self, state: Any, events: Sequence[Event]) -> list[Revision]:
-        """What changed, in order of start; windows whose result is as before are left out."""
+    def add(
+        self, state: Any, events: Sequence[Event], watermark: int = NO_WATERMARK
+    ) -> list[Revision]:
+        """What changed, in order of start; windows whose result is as before are left out, and
+        windows that are over stay as they are."""
         ...
 
     def close(self, state: Any, watermark: int) -> list[Result]:
@@ -72,7 +78,7 @@ def windows_of(
         case Hopping():
             return HoppingWindows(kind, tuple(aggregates))
         case Session():
-            return SessionWindows(kind, tuple(aggregates))
+            return SessionWindows(kind, tuple(aggregates), tells_last)
         case Sliding():
             return SlidingWindows(kind, tuple(aggregates), tells_last)
 
@@ -87,11 +93,18 @@ class HoppingWindows:
     def empty(self) -> dict[int, Partials]:
         return {}
 
-    def add(self, state: dict[int, Partials], events: Sequence[Event]) -> list[Revision]:
+    def add(
+        self,
+        state: dict[int, Partials],
+        events: Sequence[Event],
+        watermark: int = NO_WATERMARK,
+    ) -> list[Revision]:
         touched: dict[int, Partials | None] = {}
         for at, values in events:
             lifted = lift_all(self.aggregates, at, values)
             for start in self.kind.starts_of(at):
+                if start + self.kind.size_us <= watermark:
+                    break  # latest first: those that follow are over, too
                 known = state.get(start)
                 touched.setdefault(start, known)
                 state[start] = lifted if known is None else self._merge(known, lifted)
@@ -126,18 +139,35 @@ class OpenSession(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SessionWindows:
-    """State: the sessions in order of time; between two of them is more than the gap."""
+    """State: the sessions in order of time; between two of them is more than the gap.
+
+    An event is taken while a session of it alone would be open. Such an event can still join a
+    session that ended less than a gap ago: so a session is kept for that long, unless `tells_last`,
+    where it is final by then.
+    """
 
     kind: Session
     aggregates: tuple[Aggregate, ...]
+    tells_last: bool = False
+
+    @property
+    def _kept_us(self) -> int:
+        """How long a session is kept after its last event."""
+        return self.kind.gap_us if self.tells_last else 2 * self.kind.gap_us
 
     def empty(self) -> list[tuple[Any, ...]]:
         return []
 
-    def add(self, state: list[tuple[Any, ...]], events: Sequence[Event]) -> list[Revision]:
+    def add(
+        self,
+        state: list[tuple[Any, ...]],
+        events: Sequence[Event],
+        watermark: int = NO_WATERMARK,
+    ) -> list[Revision]:
         """An event between two sessions makes them one: the later one is then no more."""
         touched: dict[int, OpenSession | None] = {}
-        for at, values in events:
+        taken = (event for event in events if event[0] + self.kind.gap_us > watermark)
+        for at, values in taken:
             alone = OpenSession(at, at, lift_all(self.aggregates, at, values))
             place, near = self._near(state, at)
             joined = self._joined([*near, alone])
@@ -151,13 +181,13 @@ class SessionWindows:
         )
 
     def close(self, state: list[tuple[Any, ...]], watermark: int) -> list[Result]:
-        over = bisect_right(state, watermark - self.kind.gap_us, key=itemgetter(1))
+        over = bisect_right(state, watermark - self._kept_us, key=itemgetter(1))
         closed = [self._known_result(OpenSession(*session)) for session in state[:over]]
         del state[:over]
         return closed
 
     def next_close(self, state: list[tuple[Any, ...]]) -> int | None:
-        return OpenSession(*state[0]).last + self.kind.gap_us if state else None
+        return OpenSession(*state[0]).last + self._kept_us if state else None
 
     def _near(self, state: list[tuple[Any, ...]], at: int) -> tuple[int, list[OpenSession]]:
         """The sessions that an event at `at` belongs to, and the place of the first one."""
@@ -182,13 +212,10 @@ class SessionWindows:
         return Result(session.first, session.last + self.kind.gap_us, values)
 
 
-# Before all times that Spark knows.
-NEVER_CLOSED = -(1 << 63)
-
-
 @dataclass(frozen=True, slots=True)
 class SlidingWindows:
-    """A row for each time at which there are events: those of one time share their window.
+    """A row for each time at which there are events: those of one time share their window, which
+    ends with that time and includes it. So it is over when the watermark is after that time.
 
     State: how far rows are over, and the events that a later row may look back on, by time.
     Without `tells_last`, `close` tells no rows, and is asked for only to drop events.
@@ -199,24 +226,35 @@ class SlidingWindows:
     tells_last: bool
 
     def empty(self) -> list[Any]:
-        return [NEVER_CLOSED, []]
+        return [NO_WATERMARK, []]
 
-    def add(self, state: list[Any], events: Sequence[Event]) -> list[Revision]:
-        """A late event also revises the rows of those after it, as far as they look back."""
+    def add(
+        self, state: list[Any], events: Sequence[Event], watermark: int = NO_WATERMARK
+    ) -> list[Revision]:
+        """A late event also revises the rows of those after it, as far as they look back and are
+        not over."""
         known: list[tuple[int, Partials]] = state[1]
-        new = [(at, lift_all(self.aggregates, at, values)) for at, values in events]
+        new = [
+            (at, lift_all(self.aggregates, at, values))
+            for at, values in events
+            if at + self.kind.size_us > watermark
+        ]
+        if not new:
+            return []
         now = sorted([*known, *new], key=TIME)
-        revised = self._looking_back_on({at for at, _partials in new}, now)
+        looking_back = self._looking_back_on({at for at, _partials in new}, now)
+        revised = [at for at in looking_back if at >= watermark]
         before, after = self._rows(known, revised), self._rows(now, revised)
         state[1] = now
         return changed_only(Revision(before.get(at), after[at]) for at in revised)
 
     def close(self, state: list[Any], watermark: int) -> list[Result]:
         closed_until, events = state
-        over = sorted({at for at, _partials in events if closed_until < at <= watermark})
+        until = watermark - 1  # the last time whose row is over
+        over = sorted({at for at, _partials in events if closed_until < at <= until})
         rows = self._rows(events, over) if self.tells_last else {}
         kept = bisect_right(events, watermark - self.kind.size_us, key=TIME)
-        state[:] = [max(closed_until, watermark), events[kept:]]
+        state[:] = [max(closed_until, until), events[kept:]]
         return [*rows.values()]
 
     def next_close(self, state: list[Any]) -> int | None:
@@ -227,7 +265,7 @@ class SlidingWindows:
         first_open = bisect_right(times, state[0])
         if not self.tells_last or first_open == len(times):
             return dropped
-        return min(dropped, times[first_open])
+        return min(dropped, times[first_open] + 1)
 
     def _looking_back_on(self, new: set[int], now: list[tuple[int, Partials]]) -> list[int]:
         """The times of rows whose window has one of the `new` times in it."""

@@ -57,7 +57,8 @@ from millstream.processing.reading.event_time import (
     event_time_of,
     mark_event_time,
 )
-from millstream.processing.state.state_terms import telling
+from millstream.processing.reading.last_use import LastUse
+from millstream.processing.state.state_terms import telling, using
 
 Duration = str | int | float
 
@@ -176,6 +177,7 @@ def aggregate(
     of: Mapping[str, Aggregate],
     by: str | Sequence[str] = (),
     emit: Emit = "upsert",
+    grace: Duration = 0,
     slots: int = SLOTS,
 ) -> DataFrame:
     """The aggregates `of` each window of each key `by`.
@@ -189,19 +191,28 @@ def aggregate(
     back and the new one inserted; "final", once, when the watermark has passed its end. Rows that
     can be taken back have a column `_change`.
 
-    `slots` is fixed for the life of a checkpoint.
+    A window takes events until the watermark has reached its end plus `grace`. `grace` and `slots`
+    are fixed for the life of a checkpoint.
     """
     on = _event_time(frame, window)
     _require(frame, on, emit)
     keys = [by] if isinstance(by, str) else [*by]
     for key in keys:
         require_key(key, _type_of(frame, key))
-    plan = WindowPlan(window.kind, tuple(of.values()), emit, len(keys))
-    rows = _operator_rows(frame, on, keys, plan.aggregates, slots)
-    kept = "by", keys, "in", slots, "slots"
+    grace_us = _grace_us(grace)
+    plan = WindowPlan(window.kind, tuple(of.values()), emit, len(keys), grace_us)
+    rows = _operator_rows(frame, on, keys, plan, slots)
+    kept = ("by", keys, "in", slots, "slots", *([f"grace {grace_us} us"] if grace_us else []))
     schema = telling(_operator_schema(frame, keys, plan), plan.kind, *plan.aggregates, *kept)
-    told = _run(rows, plan, schema)
+    told = _run(rows, plan, using(schema, plan.last_use()))
     return _named(told, frame, on, keys, of, plan)
+
+
+def _grace_us(grace: Duration) -> int:
+    grace_us = window_us(grace, what="grace")
+    if grace_us < 0:
+        raise BadWindow(f"grace={grace!r}: a duration from 0 on, such as grace='1 minute'")
+    return grace_us
 
 
 def _event_time(frame: DataFrame, window: AnyWindow) -> str:
@@ -238,18 +249,30 @@ def _type_of(frame: DataFrame, column: str) -> DataType:
 
 
 def _operator_rows(
-    frame: DataFrame, on: str, keys: list[str], aggregates: Sequence[Aggregate], slots: int
+    frame: DataFrame, on: str, keys: list[str], plan: WindowPlan, slots: int
 ) -> DataFrame:
     key_columns = [_plain(frame, key) for key in keys]
     slot = F.pmod(F.xxhash64(*key_columns), F.lit(slots)) if keys else F.lit(0)
-    values = [F.lit(1) if one.column is None else _plain(frame, one.column) for one in aggregates]
+    values = [
+        F.lit(1) if one.column is None else _plain(frame, one.column) for one in plan.aggregates
+    ]
+    at = _plain(frame, on)
     return frame.where(F.col(f"`{on}`").isNotNull()).select(
         slot.cast("int").alias(SLOT),
-        F.col(f"`{on}`").alias(TIME),
-        _plain(frame, on).alias(AT),
+        _used_until(at, plan.last_use()).alias(TIME, metadata=frame.schema[on].metadata),
+        at.alias(AT),
         *[column.alias(f"key_{place}") for place, column in enumerate(key_columns)],
         *[column.alias(f"value_{place}") for place, column in enumerate(values)],
     )
+
+
+def _used_until(at: Column, use: LastUse) -> Column:
+    """What Spark judges a row by: it drops what is not after its watermark, which is at least 0."""
+    if use.every_us is not None:
+        since = F.try_subtract(at, F.lit(use.start_us))
+        at = F.try_subtract(at, F.pmod(since, F.lit(use.every_us)))
+    # A time that 64 bits do not hold is in static frames only: a source refuses it.
+    return F.timestamp_micros(F.greatest(F.try_add(at, F.lit(use.span_us)), F.lit(MS_US)))
 
 
 def _plain(frame: DataFrame, column: str) -> Column:

@@ -31,7 +31,8 @@ class Reading:
     """Who reads, and from where.
 
     `job` names dead letters and late events, `run` the checkpoint that they were counted for.
-    `checkpoint` is where the job's watermark is found: without it nothing is late.
+    `checkpoint` is where the job's watermark is found: without it nothing is late. `uses_file` says
+    which events the job's operators can use; without it each event is judged by its own time.
     """
 
     brokers: str
@@ -39,6 +40,7 @@ class Reading:
     job: str = ""
     run: str = ""
     checkpoint: str | None = None
+    uses_file: str = ""
     records_max: int | None = None
     starting: str = "earliest"
     ending: str = "latest"
@@ -82,6 +84,7 @@ def stream_read(declared: Declared, reading: Reading, *, source: str) -> TopicRe
         starting="earliest" if is_table else reading.starting,
         beats=read.event_time is not None,
         checkpoint=reading.checkpoint or "",
+        uses_file=reading.uses_file,
         source=source,
     )
 

@@ -18,6 +18,7 @@ from millstream.base.offsets import OffsetRange
 from millstream.processing.kafka_clients import TopicNotFound
 from millstream.processing.outbox import Outbox
 from millstream.processing.reading.dead_letters import send_letters
+from millstream.processing.reading.last_use import BY_EVENT, Uses
 from millstream.processing.reading.lateness import Fate, Judged
 from millstream.processing.reading.offset_plan import Partition
 from millstream.processing.reading.range_reader import RangeReader
@@ -41,16 +42,22 @@ class LateEvents:
     """The late events of one task's range, in a batch of this watermark."""
 
     def __init__(
-        self, read: TopicRead, part: Partition, within: OffsetRange, *, watermark_ms: int | None
+        self,
+        read: TopicRead,
+        part: Partition,
+        within: OffsetRange,
+        *,
+        watermark_ms: int | None,
+        uses: Uses = BY_EVENT,
     ) -> None:
         self._read, self._part, self._within = read, part, within
-        self.watermark_ms = watermark_ms
+        self.watermark_ms, self.uses = watermark_ms, uses
         self._counts: Counter[Fate] = Counter()
 
     def take(self, records: Sequence[Message], judged: Judged) -> None:
         """Returns when those that are quarantined are on disk."""
         self._counts += judged.counts()
-        reason = f"late: its time is not after the watermark, {self.watermark_ms} ms"
+        reason = f"late: no operator of the job can use it, the watermark is {self.watermark_ms} ms"
         letters = [Bad(row, reason) for row in judged.late.get(Fate.QUARANTINED, ())]
         if letters:
             send_letters(self._read, records, letters, suffix=LATE_SUFFIX)

@@ -90,7 +90,7 @@ def _event_rows(
     read: TopicRead, schema: pa.Schema, events: list[Message], late: LateEvents
 ) -> Iterator[pa.RecordBatch]:
     columns, undecoded, passed = _columns(read, events)
-    judged = _judged(read, columns, events, undecoded, late.watermark_ms)
+    judged = _judged(read, columns, events, undecoded, late)
     if bad := [*undecoded, *judged.bad]:
         _set_aside(read, events, bad)
     if judged.late:
@@ -108,7 +108,7 @@ def _judged(
     columns: Columns,
     events: list[Message],
     undecoded: Sequence[Bad],
-    watermark_ms: int | None,
+    late: LateEvents,
 ) -> Judged:
     if read.event_time is None:
         return Judged()
@@ -116,7 +116,8 @@ def _judged(
         columns[read.event_time.column],
         column_of("timestamp", events),
         read.event_time,
-        watermark_ms=watermark_ms,
+        watermark_ms=late.watermark_ms,
+        uses=late.uses,
         passed_over={letter.row for letter in undecoded},
     )
 

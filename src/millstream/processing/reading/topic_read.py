@@ -40,9 +40,10 @@ class TopicRead:
 
     `table_key` makes changes of a table of the records (`table_rows.py`). `event_time` has every
     row judged by its time (`lateness.py`), against the watermark that the stream's `checkpoint`
-    tells; `beats` adds the column `_beat`, and rows that only tell the time. `job`, `run` (of that
-    checkpoint) and `source` (of that job) name what was counted. `archive` is a place where records
-    are kept that retention has deleted (`archived_records.py`).
+    tells, and by what the job's operators can use (`uses_file`, `last_use.py`). `beats` adds the
+    column `_beat`, and rows that only tell the time. `job`, `run` (of that checkpoint) and `source`
+    (of that job) name what was counted. `archive` is a place where records are kept that retention
+    has deleted (`archived_records.py`).
     """
 
     brokers: str
@@ -63,6 +64,7 @@ class TopicRead:
     event_time: EventTime | None = None
     beats: bool = False
     checkpoint: str = ""
+    uses_file: str = ""
     run: str = ""
     source: str = ""
     archive: str = ""
@@ -178,6 +180,7 @@ OPTIONS: Mapping[str, Codec] = {
     "event_time": (_event_time_text, _event_time_from),
     "beats": TRUTH,
     "checkpoint": TEXT,
+    "uses_file": TEXT,
     "run": TEXT,
     "source": TEXT,
     "archive": TEXT,

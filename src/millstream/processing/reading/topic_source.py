@@ -31,6 +31,7 @@ from pyspark.sql.types import StructType
 
 from millstream.base.offsets import OffsetRange
 from millstream.processing.reading.heartbeats import beat_row
+from millstream.processing.reading.last_use import BY_EVENT, Uses, read_uses
 from millstream.processing.reading.late_events import LateEvents
 from millstream.processing.reading.offset_log import watermark_ms_of
 from millstream.processing.reading.offset_plan import (
@@ -78,11 +79,12 @@ class TopicSource(DataSource):
 
 @dataclass
 class TopicRange(InputPartition):
-    """What one task reads."""
+    """What one task reads, and by what it judges which events are late."""
 
     part: Partition
     within: OffsetRange
     watermark_ms: int | None = None
+    uses: Uses = BY_EVENT
 
 
 @dataclass
@@ -149,12 +151,19 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         ranges = [*ranges_between(position_from(start), position_from(end))]
-        watermark_ms = self._watermark_ms(end) if ranges else None
-        tasks: list[InputPartition] = [TopicRange(*found, watermark_ms) for found in ranges]
+        tasks: list[InputPartition] = [*self._tasks(ranges, end)] if ranges else []
         clock_ms = clock_in(end)
         if clock_ms is not None and clock_ms != clock_in(start):
             tasks.append(Heartbeat(clock_ms))
         return tasks
+
+    def _tasks(
+        self, ranges: list[tuple[Partition, OffsetRange]], end: dict[str, Any]
+    ) -> list[TopicRange]:
+        watermark_ms = self._watermark_ms(end)
+        is_judged = watermark_ms is not None
+        uses = read_uses(self._read.uses_file, self._read.source) if is_judged else BY_EVENT
+        return [TopicRange(*found, watermark_ms, uses) for found in ranges]
 
     def _watermark_ms(self, end: dict[str, Any]) -> int | None:
         if self._read.event_time is None or not self._read.checkpoint:
@@ -170,8 +179,8 @@ def read_range(
 ) -> Iterator[pa.RecordBatch]:
     columns = to_arrow_schema(schema, timezone="UTC")
     match partition:
-        case TopicRange(part, within, watermark_ms):
-            late = LateEvents(read, part, within, watermark_ms=watermark_ms)
+        case TopicRange(part, within, watermark_ms, uses):
+            late = LateEvents(read, part, within, watermark_ms=watermark_ms, uses=uses)
             for records in RangeReader(read).read(part, within):
                 yield from rows_of(read, columns, records, late)
             late.count()

@@ -4,10 +4,10 @@
 """
 
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from pyspark.sql import SparkSession
 
@@ -30,6 +30,10 @@ class DeclaredHere(Protocol):
     declared: Declared
 
 
+Given: TypeAlias = Declared | DeclaredHere
+Inputs: TypeAlias = Iterable[Given] | Mapping[str, Given]
+
+
 class Stage:
     def __init__(self, session: SparkSession, brokers: str, directory: Path) -> None:
         self._session = session
@@ -42,12 +46,13 @@ class Stage:
         tried: Application | Callable[..., Any],
         job: str | None = None,
         *,
-        inputs: Iterable[Declared | DeclaredHere] = (),
+        inputs: Inputs = (),
         key: str | Iterable[str] | None = None,
         mode: str | None = None,
     ) -> StepScript:
         """A script for a job of an app, by its name. Or for any function of DataFrames: then
-        `inputs` are the topics and tables that its parameters name, `key` is that of its output."""
+        `inputs` are the topics and tables that its parameters name, or by parameter what each one
+        is; `key` is that of its output."""
         catalog = getattr(tried, "catalog", None)
         if isinstance(catalog, Catalog):
             return self._script(catalog, catalog.job(job or only_job(catalog)))
@@ -72,20 +77,30 @@ def only_job(catalog: Catalog) -> str:
 
 def declared_for(
     function: Any,
-    inputs: Iterable[Declared | DeclaredHere],
+    inputs: Inputs,
     key: str | Iterable[str] | None,
     mode: str | None,
 ) -> tuple[Catalog, Job]:
     """A function as the only job of a catalog of its own."""
     catalog = Catalog()
-    for one in inputs:
-        catalog.declare(one if isinstance(one, DeclaredTopic | DeclaredTable) else one.declared)
+    declared: dict[str, Declared] = {}  # by parameter, where that is given
+    if isinstance(inputs, Mapping):
+        declared = {parameter: _declared(one) for parameter, one in inputs.items()}
+        listed = list(declared.values())
+    else:
+        listed = [_declared(one) for one in inputs]
+    for one in listed:
+        catalog.declare(one)
     job = Job(
         name=function.__name__,
         function=function,
-        inputs=inputs_of(function, None),
+        inputs=inputs_of(function, {name: one.name for name, one in declared.items()}),
         output=ToView(key=(key,) if isinstance(key, str) else tuple(key or ())),
         output_mode=mode,  # type: ignore[arg-type]  # Job looks at it
     )
     catalog.add(job)
     return catalog, job
+
+
+def _declared(one: Given) -> Declared:
+    return one if isinstance(one, DeclaredTopic | DeclaredTable) else one.declared

@@ -83,6 +83,30 @@ def test_events_of_a_device_keep_their_order(messages: list[Message]) -> None:
 
 
 @UNHURRIED
+@given(MESSAGES, st.integers(0, 3000), st.integers(0, 2000), st.integers(0, DELAY_MAX))
+def test_a_message_without_a_time_of_sending_has_the_time_received_with_its_bound(
+    messages: list[Message], happened: int, kept_back: int, delay: int
+) -> None:
+    clock = DeviceClock(DELAY_MAX)
+    corrected(messages, clock)
+    known = clock.to_plain()
+    lost = Message(happened, kept_back, delay, messages[0].offset)
+    at, uncertainty, restarts = clock.of_received(lost.event, lost.received)
+    assert (at, restarts) == (lost.received, 0)
+    assert at - uncertainty <= lost.happened <= at
+    assert clock.to_plain() == known, "it teaches nothing"
+
+
+def test_of_a_clock_that_is_not_known_the_longest_delay_is_the_uncertainty() -> None:
+    for event in (None, 5):
+        assert DeviceClock(DELAY_MAX).of_received(event, 70) == (70, DELAY_MAX, 0)
+    clock = DeviceClock(DELAY_MAX)
+    clock.correct(0, sent=0, received=10)
+    assert clock.of_received(None, 70) == (70, DELAY_MAX, 0)
+    assert clock.of_received(10**9, 70) == (70, DELAY_MAX, 0), "its clock was set since"
+
+
+@UNHURRIED
 @given(MESSAGES, st.integers(0, 20))
 def test_a_clock_that_was_written_down_goes_on_as_before(messages: list[Message], cut: int) -> None:
     clock = DeviceClock(DELAY_MAX)

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql import Row
 from pyspark.sql.streaming.tws_tester import TwsTester
@@ -28,8 +29,13 @@ def operator_of(emit: Emit) -> TwsTester:
         WindowProcessor(plan(emit)),
         timeMode="EventTime",
         outputMode="Update",
-        eventTimeExtractor=lambda row: row["at"] // 1000,
+        eventTimeExtractor=lambda row: used_until_ms(row["at"], plan(emit)),
     )
+
+
+def used_until_ms(at_us: int, of: WindowPlan) -> int:
+    """As `windows.py` has Spark judge it."""
+    return max(int(of.last_use().until_us(np.array([at_us]))[0]) // 1000, 1)
 
 
 def event(user: str, seconds: int, amount: int | None = 1) -> Row:
@@ -68,6 +74,24 @@ def test_an_earlier_window_than_the_timer_waits_for_gets_its_own() -> None:
     assert seconds(operator.setWatermark(30_000)) == [("insert", "ada", 20, 1, 1)]
 
 
+def test_an_event_before_1970_is_in_its_window_until_there_is_a_watermark() -> None:
+    operator = operator_of("final")
+    assert operator.test(SLOT, [event("ada", -15), event("ada", 0)]) == []
+    assert operator.test(SLOT, [event("ada", -12)]) == []
+    assert seconds(operator.setWatermark(1)) == [("insert", "ada", -20, 2, 2)]
+    assert seconds(operator.setWatermark(10_000)) == [("insert", "ada", 0, 1, 1)]
+
+
+def test_an_open_window_takes_an_event_behind_the_watermark_and_a_closed_one_none() -> None:
+    operator = operator_of("upsert")
+    operator.test(SLOT, [event("ada", 1)])
+    operator.setWatermark(9_999)
+    assert seconds(operator.test(SLOT, [event("ada", 2)])) == [("upsert", "ada", 0, 2, 2)]
+    operator.setWatermark(10_000)
+    assert operator.test(SLOT, [event("ada", 3)]) == []
+    assert operator.peekValueState("windows", SLOT) is None
+
+
 def test_nothing_is_kept_of_windows_that_are_over() -> None:
     operator = operator_of("upsert")
     operator.test(SLOT, [event("ada", 1)])
@@ -100,7 +124,12 @@ def reading(device: str, sent: int | None, received: int) -> Row:
     return made
 
 
-READINGS = [reading("ada", 0, 900), reading("ada", 1000, 1100), reading("bob", 5000, 0)]
+READINGS = [
+    reading("ada", 0, 900),
+    reading("ada", 1000, 1100),
+    reading("ada", None, 1000),
+    reading("bob", 5000, 0),
+]
 
 
 def test_rows_are_corrected_in_order_of_arrival_however_they_are_split() -> None:
@@ -113,14 +142,17 @@ def test_rows_are_corrected_in_order_of_arrival_however_they_are_split() -> None
     assert [(row.column_0, row.corrected_at) for row in together] == [
         ("bob 0", 0),
         ("ada 900", 900),
+        ("ada 1000", 1000),
         ("ada 1100", 1100),
     ]
 
 
-def test_a_row_without_a_time_passes_and_teaches_nothing() -> None:
+def test_a_row_without_a_time_of_sending_has_the_time_received_and_teaches_nothing() -> None:
     operator = TwsTester(SkewProcessor(SKEW), outputMode="Update")
     [row] = operator.test(SLOT, [reading("ada", None, 5)])
-    assert tuple(row) == ("ada 5", None, None, None)
+    assert tuple(row) == ("ada 5", 5, 60_000, 0)
+    [row] = operator.test(SLOT, [Reading(SLOT, "ada", 1, 2, None, "never received")])
+    assert tuple(row) == ("never received", None, None, None)
     [row] = operator.test(SLOT, [reading("ada", 0, 70)])
     assert (row.corrected_at, row.uncertainty_ms, row.clock_restarts) == (70, 60_000, 0)
 

@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 
 from millstream.base.declared import EventTime
+from millstream.processing.reading.last_use import LastUse
 from millstream.processing.reading.lateness import MOMENT, Fate, Judged, judge
 
 WATERMARK_MS = 1_000_000
@@ -45,6 +46,38 @@ def test_a_late_event_corrects_until_its_state_is_gone() -> None:
     )
     assert found.late == {Fate.QUARANTINED: [3], Fate.CORRECTED: [1, 2]}
     assert found.removed == {3}
+
+
+HOUR_MS = 3_600_000
+HOURLY = (LastUse(span_us=HOUR_MS * 1000, every_us=HOUR_MS * 1000),)
+
+
+def test_an_event_behind_the_watermark_in_an_open_window_is_on_time() -> None:
+    found = times(HOUR_MS - 15_000, HOUR_MS, HOUR_MS + 1)
+    terms = event_time(late="quarantine")
+    open_ms, over_ms = 2 * HOUR_MS - 1, 2 * HOUR_MS
+    for watermark_ms, late in (
+        (HOUR_MS - 1, []),
+        (HOUR_MS, [0]),
+        (open_ms, [0]),
+        (over_ms, [0, 1, 2]),
+    ):
+        judged_by = judge(found, found, terms, watermark_ms=watermark_ms, uses=HOURLY)
+        assert judged_by.late.get(Fate.QUARANTINED, []) == late
+
+
+def test_with_corrections_an_event_is_late_when_its_window_was_over_by_the_lateness() -> None:
+    terms = event_time(late="correct", keep_ms=10 * HOUR_MS)  # and 10 seconds of lateness
+    found = times(HOUR_MS - 1, HOUR_MS + 1, 11 * HOUR_MS, 12 * HOUR_MS - 1)
+    # 12:00:10 was seen: windows up to 12:00 are over, and what is in those up to 2:00 is gone.
+    by = judge(found, found, terms, watermark_ms=2 * HOUR_MS + 10_000, uses=HOURLY)
+    assert by.late == {Fate.QUARANTINED: [0, 1], Fate.CORRECTED: [2, 3]}
+
+
+def test_nothing_is_late_for_a_job_that_uses_every_event() -> None:
+    found = times(None, 0, 5)
+    judged_by = judge(found, found, event_time(), watermark_ms=WATERMARK_MS, uses=None)
+    assert (judged_by.late, [letter.row for letter in judged_by.bad]) == ({}, [0])
 
 
 def test_before_anything_was_seen_nothing_corrects() -> None:
