@@ -203,6 +203,8 @@ class PostgresSource:
         if cause is not None:
             raise SlotLost(capture=self._capture, slot=name, position=after, cause=cause)
         self._require_published()
+        self._slot.make_triggers()
+        self._slot.know_shapes()
 
     def _require_published(self) -> None:
         """A table that was dropped and made again has the old name, and is not in it."""
