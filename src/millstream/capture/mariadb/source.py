@@ -74,6 +74,9 @@ class MariadbSource:
         self._session.rows("ROLLBACK")
         return str(Position(seen.sure, seen.sure))
 
+    def position_now(self) -> str:
+        return self.prepare()
+
     def tables(self) -> list[CapturedTable]:
         """Those that are there."""
         found = [self._catalogue.table(name) for name in self._names]

@@ -232,6 +232,13 @@ def _flush(catalogue: Catalogue, closes_at: int) -> None:
         catalogue.ask("SELECT pg_logical_emit_message(true, %s, '')", [f"{OWN_PREFIX}flush"])
 
 
+def position_now(catalogue: Catalogue) -> str:
+    """The end of the log, which is on disk when this returns: the stream comes to it."""
+    end = end_of_records(lsn_from_text(catalogue.one("SELECT pg_current_wal_insert_lsn()::text")))
+    _flush(catalogue, end)
+    return lsn_to_text(end)
+
+
 def _key_text(table: CapturedTable, line: bytes) -> str:
     """The key's values as PostgreSQL writes them."""
     values = dict(

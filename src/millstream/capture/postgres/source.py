@@ -15,7 +15,7 @@ from millstream.capture.postgres.connection import (
     conninfo_of,
 )
 from millstream.capture.postgres.following import QUIET_SECONDS, follow
-from millstream.capture.postgres.loading import PostgresLoader
+from millstream.capture.postgres.loading import PostgresLoader, position_now
 from millstream.capture.postgres.lsn import lsn_from_text, lsn_to_text
 from millstream.capture.postgres.refusals import (
     IN_USE,
@@ -121,6 +121,10 @@ class PostgresSource:
             retained_bytes=None if retained is None else int(retained),
             retained_bytes_max=retained_max,
         )
+
+    def position_now(self) -> str:
+        with translated(self._capture):
+            return position_now(self._catalogue)
 
     def loader(self) -> PostgresLoader:
         return PostgresLoader(

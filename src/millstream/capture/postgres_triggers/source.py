@@ -126,6 +126,10 @@ class PostgresTriggerSource:
         with translated(self._capture):
             return Lag(bytes=None, retained_bytes=self._beside.size_bytes())
 
+    def position_now(self) -> str:
+        with translated(self._capture):
+            return str(self._beside.look(NOTHING)[0].position)
+
     def loader(self) -> TriggerLoader:
         return TriggerLoader(
             self._conninfo,

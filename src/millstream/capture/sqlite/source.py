@@ -88,6 +88,10 @@ class SqliteSource:
             self._changes.renew_triggers(self._tables)
             return str(self._changes.mark())
 
+    def position_now(self) -> str:
+        with translated(self._path, self._names.capture):
+            return str(self._changes.last_id())
+
     def tables(self) -> list[CapturedTable]:
         with translated(self._path, self._names.capture):
             shapes = [read_shape(self._db, table) for table in self._tables]
