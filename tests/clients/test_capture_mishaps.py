@@ -233,6 +233,8 @@ def test_a_key_column_that_is_renamed_stops_its_capture_with_both_names(shop: Sh
     shop.define("orders")
     shop.run_once()
     with shop.running():
+        shop.execute("INSERT INTO orders VALUES (3, 'gin')")
+        eventually(lambda: len(shop.captured()) == 3, what="a new row", within_s=WITHIN_S)
         shop.execute("ALTER TABLE orders RENAME COLUMN id TO nr")
         eventually(lambda: bool(shop.errors), what="the end of the capture", within_s=WITHIN_S)
     assert isinstance(shop.errors[0], KeyMoved), shop.errors

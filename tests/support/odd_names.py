@@ -6,7 +6,7 @@ OURS = (
     "n", "o", "x", "t", "i", "r", "c", "new", "old", "row", "rows", "op", "shape", "seq", "xid",
     "at", "at_ms", "id", "o0", "n0", "place", "note", "noted", "found_shape", "found", "new_rows",
     "old_rows", "tg_op", "changes", "marks_", "incoming", "version", "generation", "deleted",
-    "value", "key", "b", "a", "public", "oid", "rowid",
+    "value", "key", "b", "a", "public", "oid", "rowid", "kept", "asked", "gone",
 )  # fmt: skip
 KEYWORDS = (
     "select", "from", "where", "table", "order", "group", "by", "user", "limit", "union", "all",
