@@ -23,6 +23,7 @@ from millstream.capture.definition import CaptureDefinition
 from millstream.capture.envelope import Envelope
 from millstream.capture.load.loading import Loading
 from millstream.capture.postgres.refusals import TableNotCaptured
+from millstream.capture.postgres.slot import slot_name
 from millstream.capture.postgres.source import PostgresSource
 from millstream.capture.postgres_triggers import source as trigger_source
 from millstream.capture.postgres_triggers.source import PostgresTriggerSource
@@ -200,6 +201,10 @@ class Trial:
             for statement in statements:
                 db.execute(statement.encode())
 
+    def ask(self, query: str) -> list[tuple[Any, ...]]:
+        with psycopg.connect(self.url, autocommit=True) as db:
+            return db.execute(query.encode()).fetchall()
+
     def alter(self, number: int) -> None:
         """A statement at a time, as a program would: VACUUM is never one of several."""
         self.execute(*self.lines[number].statement.split("; "), schema=f"s{number}")
@@ -324,3 +329,52 @@ def as_read(rows: Mapping[bytes, bytes], wanted: Mapping[bytes, bytes]) -> dict[
     """With the columns of the table, null where a record has none."""
     columns = {name for row in wanted.values() for name in json.loads(row)}
     return {key: {name: json.loads(row).get(name) for name in columns} for key, row in rows.items()}
+
+
+# --- what is made in the database -------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_start_replaces_what_an_older_release_made_and_finds_what_it_did_not_see(
+    server: PostgresServer, mode: str
+) -> None:
+    trial = Trial(server, [Line("ALTER TABLE orders ADD COLUMN price int DEFAULT 5", {})])
+    (table,) = trial.tables
+    schema = slot_name(f"{trial.name}_1")
+    with trial.followed(mode, [table]) as (followed, _):
+        pass
+    if mode == "log":
+        trial.execute("ALTER EVENT TRIGGER millstream_altered DISABLE")
+    else:
+        trial.execute(
+            f"CREATE OR REPLACE FUNCTION {schema}.note() RETURNS trigger LANGUAGE plpgsql AS "
+            "'BEGIN RETURN NULL; END'"
+        )
+    trial.alter(0)
+    source = trial.source(mode, [table])
+    followed = Followed(source, followed.position)
+    with followed.run() as loading:
+        followed.until_done(loading)
+        followed.catch_up(loading, trial.mark())
+        assert _outcome(trial.rows(mode)[table], followed, table) == "reload"
+    fired = trial.ask("SELECT evtenabled FROM pg_event_trigger")
+    assert fired == ([("A",), ("A",)] if mode == "log" else [])
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_check_names_children_that_are_left_out_and_tables_with_a_dot(
+    server: PostgresServer, mode: str
+) -> None:
+    trial = Trial(server, [])
+    trial.execute(
+        "CREATE TABLE parent (id int PRIMARY KEY)",
+        "CREATE TABLE child () INHERITS (parent)",
+        'CREATE TABLE "a.b" (id int PRIMARY KEY)',
+    )
+    with closing(trial.source(mode, ["parent", "a.b"])) as source:
+        told = {found.what: found for found in source.check()}
+    children = "public.child inherit from public.parent: their rows are not captured with it"
+    assert (told[children].is_fatal, told[children].mend) == (False, "--table 'public.child'")
+    assert [one.mend for what, one in told.items() if "no table a.b" in what] == [
+        "name it public.a.b"
+    ]

@@ -21,4 +21,7 @@ QUOTING = (
 EMOJI = ("🍵", "a🍵b")
 ODD_NAMES = (*OURS, *KEYWORDS, *QUOTING, *EMOJI)
 # Fewer, as each is a table with triggers.
-ODD_TABLES = ("n", "new", "old_rows", "select", "user", *QUOTING, *EMOJI)
+ODD_TABLES = (
+    "n", "new", "old_rows", "select", "user", "a b", "a.b", ".", "a'b", 'a"b', '"', '"a"', "a`b",
+    "a\\b", "a%b", "%s", "{}", "$1", "日本", "🍵",
+)  # fmt: skip

@@ -28,6 +28,13 @@ def split_name(name: str, default: str = "") -> tuple[str, str]:
     return (schema, _unquoted(table)) if dot == "." else (default, name)
 
 
+def is_named(table: str, name: str) -> bool:
+    """Whether a table with this full name is meant by that: in full, or without its schema."""
+    schema, bare = split_name(table)
+    given_schema, given = split_name(name)
+    return name == bare or (given == bare and given_schema in ("", schema))
+
+
 def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
