@@ -25,7 +25,6 @@ from millstream.capture.load.loading import Loading
 from millstream.capture.postgres.refusals import TableNotCaptured
 from millstream.capture.postgres.slot import slot_name
 from millstream.capture.postgres.source import PostgresSource
-from millstream.capture.postgres_triggers import source as trigger_source
 from millstream.capture.postgres_triggers.source import PostgresTriggerSource
 from millstream.capture.source import Source
 from tests.support.load_runner import LoadRunner, Topics
@@ -146,7 +145,7 @@ class Followed(LoadRunner):
 
     def __init__(self, source: Source, position: str) -> None:
         super().__init__(lambda: source, position=position, chunk_rows=100)
-        self.reloads: set[str] = set()
+        self._source, self.reloads = source, set[str]()
         definition = CaptureDefinition(name="shop", url="postgresql://shop", tables=("orders",))
         envelope = Envelope(capture="shop", kind="postgresql", database="shop")
         writer: Any = NoLog()
@@ -173,6 +172,8 @@ class Followed(LoadRunner):
     def catch_up(self, loading: Loading, mark: int) -> None:
         """All up to this row of `marks`, and all loads."""
         key = b'{"id":%d}' % mark
+        if isinstance(self._source, PostgresTriggerSource):
+            self._source._care_at = 0.0  # it looks for DDL now, not when a second is over
         self.until(lambda: key in {one.key for one in self.topics.of("public.marks")}, loading)
         self.until_done(loading)
 
@@ -264,7 +265,7 @@ def test_the_page_has_lines_and_every_table_made_beforehand_is_used() -> None:
 
 
 def test_the_topic_has_what_an_altered_table_has_and_only_some_are_loaded_again(
-    server: PostgresServer, monkeypatch: pytest.MonkeyPatch
+    server: PostgresServer,
 ) -> None:
     trial = Trial(server, [line for line in lines() if not line.is_alone])
     with trial.followed("log") as log, trial.followed("triggers") as triggers:
@@ -272,7 +273,6 @@ def test_the_topic_has_what_an_altered_table_has_and_only_some_are_loaded_again(
         for number in range(len(trial.lines)):
             trial.alter(number)
         mark = trial.mark()
-        monkeypatch.setattr(trigger_source, "CARE_EVERY_S", 0.0)  # before it looks for the mark
         differing = []
         for mode, (followed, loading) in both.items():
             followed.catch_up(loading, mark)
@@ -286,9 +286,8 @@ def test_the_topic_has_what_an_altered_table_has_and_only_some_are_loaded_again(
 
 @pytest.mark.parametrize("mode", MODES)
 def test_a_capture_that_would_write_rows_under_other_names_or_keys_stops_with_the_next_command(
-    server: PostgresServer, monkeypatch: pytest.MonkeyPatch, mode: str
+    server: PostgresServer, mode: str
 ) -> None:
-    monkeypatch.setattr(trigger_source, "CARE_EVERY_S", 0.0)
     trial = Trial(server, [line for line in lines() if line.is_alone])
     found = {
         line.statement: _outcome_alone(trial, mode, number)
