@@ -18,6 +18,7 @@ from millstream.base.errors import MillstreamError
 from millstream.base.near_names import did_you_mean, there_are
 from millstream.base.schema import Field, Struct
 from millstream.capture.definition import VARIABLE, CaptureDefinition, resolve_url
+from millstream.capture.table_names import is_named, split_name
 from millstream.capture_processes import CaptureOrder, CaptureProcesses
 from millstream.processing.jobs.catalog import Catalog
 
@@ -262,7 +263,7 @@ def names_of(tables: Tables) -> dict[str, str]:
     given = [tables] if isinstance(tables, str) else list(tables)
     found: dict[str, str] = {}
     for table in given:
-        name = table.rpartition(".")[2]
+        name = split_name(table)[1]
         if name in found:
             raise BadDeclaration(
                 f"two tables are called {name}, {found[name]} and {table}: give each a name, "
@@ -297,7 +298,7 @@ def named(
     found = {one.name: one for one in there}
     if table in found:
         return found[table]
-    ends = (one for one in found if one.endswith(f".{table}") and one not in others)
+    ends = (one for one in found if is_named(one, table) and one not in others)
     return next((found[one] for one in ends), None)
 
 

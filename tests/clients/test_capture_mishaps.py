@@ -218,6 +218,29 @@ def test_a_table_that_is_renamed_stops_its_capture_until_it_is_added_by_its_name
     assert shop.captured("sales") == shop.rows("sales")
 
 
+def test_a_run_that_is_to_end_ends_when_its_only_table_was_dropped(shop: Shop) -> None:
+    shop.execute(ORDERS, TWO_ORDERS)
+    shop.define("orders")
+    shop.run_once()
+    shop.execute("INSERT INTO orders VALUES (3, 'gin')", "DROP TABLE orders")
+    shop.run_once()
+    shop.run_once()
+    assert len(shop.captured()) == 3
+
+
+def test_a_key_column_that_is_renamed_stops_its_capture_with_both_names(shop: Shop) -> None:
+    shop.execute(ORDERS, TWO_ORDERS)
+    shop.define("orders")
+    shop.run_once()
+    with shop.running():
+        shop.execute("INSERT INTO orders VALUES (3, 'gin')")
+        eventually(lambda: len(shop.captured()) == 3, what="a new row", within_s=WITHIN_S)
+        shop.execute("ALTER TABLE orders RENAME COLUMN id TO nr")
+        eventually(lambda: bool(shop.errors), what="the end of the capture", within_s=WITHIN_S)
+    assert isinstance(shop.errors[0], KeyMoved), shop.errors
+    assert "had the key (id) and has (nr) now" in str(shop.errors[0])
+
+
 @pytest.mark.parametrize(
     "statement",
     [

@@ -34,10 +34,16 @@ from millstream.capture.definition import CaptureDefinition
 from millstream.capture.envelope import TRUNCATED_KEY
 from millstream.capture.log_writer import LogWriter, RecordTooLarge
 from millstream.capture.position_record import CaptureRecords, Position, position_note, status_note
-from millstream.capture.runner import CaptureRunner, CaptureTakenOver, CaptureUnknown
+from millstream.capture.runner import (
+    CaptureBroken,
+    CaptureRunner,
+    CaptureTakenOver,
+    CaptureUnknown,
+)
 from millstream.capture.source import CannotCapture, Finding, SourceInterrupted, SourceLost
 from millstream.capture.streaming import NEW_BATCH
 from millstream.capture.watch import RetainedTooMuch
+from millstream.commands.capture_lines import facts_of, troubles
 from millstream.schemas.avro_schema import schema_to_avro
 from millstream.schemas.schema_topic import SchemaTopic
 from millstream.values.avro_decoder import AvroDecoder
@@ -613,6 +619,30 @@ def test_who_waits_for_an_end_gets_one_when_the_database_stays_away(
     with pytest.raises(SourceInterrupted, match="nobody is there"):
         CaptureRunner(trial.client, trial.name, opens=is_away).run(once=True)
     assert len(tries) == runner_module.ONCE_FAILURES_MAX + 1
+
+
+def test_a_run_that_is_to_end_ends_when_all_its_tables_are_gone(
+    trial: Trial, caplog: pytest.LogCaptureFixture
+) -> None:
+    trial.define()
+    trial.database.commit(created(trial.orders, {"id": 1, "item": "tea"}))
+    assert trial.run_once() == "caught up"
+    trial.database.captured.clear()
+    assert trial.run_once() == "caught up"
+    assert f"`millstream capture drop {trial.name}`" in caplog.text
+
+
+def test_an_error_that_nobody_foresaw_is_shown_until_a_run_has_passed_it(trial: Trial) -> None:
+    trial.define()
+    trial.database.interrupt(IndexError("list index out of range"))
+    with pytest.raises(CaptureBroken, match="IndexError: list index out of range"):
+        trial.run_once()
+    status = trial.records().status or {}
+    assert (status["state"], "IndexError" in status["error"]) == ("failed", True)
+    facts = facts_of(trial.name, trial.records(), now_ms=system_clock())
+    assert "IndexError" in "".join(troubles([facts]))
+    trial.run_once()
+    assert (trial.records().status or {})["error"] == ""
 
 
 def test_a_paused_capture_that_is_run_once_says_that_it_wrote_nothing(

@@ -20,7 +20,9 @@ import pytest
 from millstream.base.schema import DataType, Field, Struct
 from millstream.capture.change import CapturedTable, Change, Message, Quiet, Transaction
 from millstream.capture.source import Chunk, Loader, Source
+from millstream.capture.table_names import split_name
 from millstream.values.json_decoder import JsonDecoder
+from tests.support.odd_names import ODD_NAMES, ODD_TABLES
 
 ORDERS = "CREATE TABLE orders (id INTEGER PRIMARY KEY, item VARCHAR(100), amount INTEGER)"
 MARKS = "CREATE TABLE marks (id INTEGER PRIMARY KEY)"
@@ -135,7 +137,7 @@ class Followed:
 
 
 def short(table: CapturedTable) -> str:
-    return table.name.rpartition(".")[2]
+    return split_name(table.name)[1]
 
 
 def of_json(text: bytes | None) -> Any:
@@ -186,6 +188,8 @@ def table_named(source: Source, name: str) -> CapturedTable:
 class CaptureSourceContract:
     TYPES: ClassVar[Sequence[TypeCase]] = ()
     BACKSLASH: ClassVar[str] = "\\"  # as it is written inside of a literal
+    QUOTE: ClassVar[str] = '"'  # around a name
+    NOT_NAMES: ClassVar[frozenset[str]] = frozenset()  # that this database cannot have
     WITHOUT_KEY: ClassVar[Sequence[str]] = ()  # what `notes`, a table without a key, needs besides
 
     @pytest.fixture
@@ -256,6 +260,51 @@ class CaptureSourceContract:
         text = 'a"b/c\td\ne\rf\x01g\x7fh\u00e9\u4e2d\U0001f600 {"x":1}'
         shop.execute(f"INSERT INTO orders VALUES (1, '{text}', 0)")
         assert followed.catch_up() == [order("c", 1, text, 0)]
+
+    def quoted(self, name: str) -> str:
+        return self.QUOTE + name.replace(self.QUOTE, self.QUOTE * 2) + self.QUOTE
+
+    def test_columns_of_any_name_are_captured_and_loaded(self, shop: CapturedDatabase) -> None:
+        """Whatever their values: `(9,9)` is how PostgreSQL writes a row."""
+        names = [name for name in ODD_NAMES if name not in self.NOT_NAMES]
+        declared = ", ".join(f"{self.quoted(name)} VARCHAR(9)" for name in names[2:])
+        key = f"{self.quoted(names[0])}, {self.quoted(names[1])}"
+        shop.execute(
+            f"CREATE TABLE odd ({self.quoted(names[0])} VARCHAR(9), {self.quoted(names[1])} "
+            f"VARCHAR(9), {declared}, PRIMARY KEY ({key}))"
+        )
+        source = shop.source("odd", "marks")
+        row = dict.fromkeys(names, "(9,9)")
+        others = ", ".join(f"{self.quoted(name)} = '7'" for name in names[2:])
+        with closing(Followed(shop, source, source.prepare())) as followed:
+            values = ", ".join(["'(9,9)'"] * len(names))
+            shop.execute(f"INSERT INTO odd VALUES ({values})", f"UPDATE odd SET {others}")
+            created, updated = followed.catch_up()
+            with closing(source.loader()) as loader:
+                assert rows_of(loader, table_named(source, "odd"), rows_max=1) == [updated.after]
+        assert created == Seen("odd", "c", dict.fromkeys(names[:2], "(9,9)"), row)
+        assert updated.after == row | dict.fromkeys(names[2:], "7")
+
+    def test_tables_of_any_name_are_captured_and_loaded(self, shop: CapturedDatabase) -> None:
+        """One with a dot in its name is given with quotes, or with its schema."""
+        names = [name for name in ODD_TABLES if name not in self.NOT_NAMES]
+        for name in names:
+            shop.execute(f"CREATE TABLE {self.quoted(name)} (o0 INTEGER PRIMARY KEY, v INTEGER)")
+        given = ['"' + name.replace('"', '""') + '"' for name in names]
+        source = shop.source(*given, "marks")
+        with closing(Followed(shop, source, source.prepare())) as followed:
+            for number, name in enumerate(names):
+                table = self.quoted(name)
+                shop.execute(f"INSERT INTO {table} VALUES ({number}, 1)")
+            shop.execute(*(f"UPDATE {self.quoted(name)} SET v = 2" for name in names))
+            found = followed.catch_up()
+            loaded = {}
+            with closing(source.loader()) as loader:
+                for captured in source.tables():
+                    loaded[short(captured)] = rows_of(loader, captured, rows_max=1)
+        rows = {name: [{"o0": number, "v": 2}] for number, name in enumerate(names)}
+        assert {one.table: [one.after] for one in found if one.op == "u"} == rows
+        assert {name: found for name, found in loaded.items() if name != "marks"} == rows
 
     # --- transactions -------------------------------------------------------------------------
 

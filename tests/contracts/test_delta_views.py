@@ -20,7 +20,13 @@ from millstream.views.history import OutsideHistory
 from millstream.views.store import Home, ViewStore
 from millstream.views.stores.arrow_netting import netted_table
 from millstream.views.stores.delta import store as delta_store
-from millstream.views.stores.delta.store import FILES_MAX, Delta, DeltaStore, DeltaWriter
+from millstream.views.stores.delta.store import (
+    CHARACTERS_REFUSED,
+    FILES_MAX,
+    Delta,
+    DeltaStore,
+    DeltaWriter,
+)
 from millstream.views.stores.delta.table import DeltaFailed, added_files
 from millstream.views.table_layout import BadView
 from tests.contracts.view_store_contract import (
@@ -33,6 +39,7 @@ from tests.contracts.view_store_contract import (
     rows,
 )
 from tests.support.memory_directory import memory_directory
+from tests.support.odd_names import ODD_NAMES
 from tests.support.s3_server import CREDENTIALS, s3_bucket
 
 
@@ -48,6 +55,9 @@ def opened(lake: Path, *, key: list[str], view: str = "counts") -> DeltaStore:
 
 class DeltaContract(StoreContract):
     refuses_in_key: ClassVar[frozenset[str]] = frozenset({"ARRAY<DECIMAL(5, 2)>"})
+    not_names: ClassVar[frozenset[str]] = frozenset(
+        name for name in ODD_NAMES if CHARACTERS_REFUSED & {*name}
+    )
 
 
 class TestDelta(DeltaContract):

@@ -33,6 +33,7 @@ from tests.contracts.capture_source_contract import (
     table_named,
 )
 from tests.support.mariadb_server import MariadbServer, NoMariadbServerError, mariadb_server
+from tests.support.odd_names import EMOJI
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.full
@@ -106,6 +107,8 @@ def database(server: MariadbServer) -> Iterator[MariadbDatabase]:
 
 class TestMariadbCapture(CaptureSourceContract):
     BACKSLASH: ClassVar[str] = "\\\\"
+    QUOTE: ClassVar[str] = "`"
+    NOT_NAMES: ClassVar[frozenset[str]] = frozenset(EMOJI)  # of more than two bytes in UTF-16
     TYPES: ClassVar[Sequence[TypeCase]] = (
         TypeCase("TINYINT", "-128", -128, Scalar.TINYINT),
         TypeCase("TINYINT UNSIGNED", "255", 255, Scalar.SMALLINT),

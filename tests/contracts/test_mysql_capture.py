@@ -10,6 +10,7 @@ from millstream.base.schema import Scalar
 from tests.contracts.capture_source_contract import CaptureSourceContract, TypeCase, order
 from tests.contracts.test_mariadb_capture import MariadbDatabase, TestMariadbCapture, following
 from tests.support.mysql_server import MysqlServer, NoMysqlServerError, mysql_server
+from tests.support.odd_names import EMOJI
 
 pytestmark = pytest.mark.full
 
@@ -35,6 +36,8 @@ def database(server: MysqlServer) -> Iterator[MariadbDatabase]:
 
 class TestMysqlCapture(CaptureSourceContract):
     BACKSLASH: ClassVar[str] = "\\\\"
+    QUOTE: ClassVar[str] = "`"
+    NOT_NAMES: ClassVar[frozenset[str]] = frozenset(EMOJI)  # of more than two bytes in UTF-16
     TYPES: ClassVar[Sequence[TypeCase]] = (
         *(
             case

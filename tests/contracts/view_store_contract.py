@@ -16,7 +16,7 @@ from millstream.base.errors import Rejected
 from millstream.base.ports import BatchReceipt, Fenced, ViewWriter
 from millstream.processing.writing.output import ViewHold
 from millstream.queues.outbox import Receipt
-from millstream.schemas.arrow_types import schema_to_arrow
+from millstream.schemas.arrow_types import schema_from_arrow, schema_to_arrow
 from millstream.schemas.declaration import schema_of
 from millstream.views.netting import BadChange
 from millstream.views.receipts import OwnedByAnother, PlannedAgain, RowsLost
@@ -33,6 +33,7 @@ from millstream.views.table_layout import ChangedView, NullKey
 from millstream.views.view import View
 from millstream.views.waiting import NotFreshYet
 from tests.support import naive_view
+from tests.support.odd_names import ODD_NAMES
 
 NOON = datetime(2026, 7, 1, 12, tzinfo=UTC)
 COUNTS = "url STRING, count BIGINT"
@@ -86,6 +87,9 @@ class StoreContract:
     refuses: ClassVar[frozenset[str]] = frozenset()
     # Those that it keeps, but finds no row by: a claim with them in the key is refused.
     refuses_in_key: ClassVar[frozenset[str]] = frozenset()
+
+    # Names of columns that the store cannot have: a claim with them is refused.
+    not_names: ClassVar[frozenset[str]] = frozenset()
 
     @pytest.fixture
     def store(self) -> OpenStore:
@@ -314,6 +318,25 @@ class StoreContract:
         found = reads("id").scan()
         assert [repr(row["x"]) for row in found] == ["nan", "None"]
         assert [row["y"] for row in found] == [float("inf"), -0.5]
+
+    def test_a_column_may_have_any_name(self, writer: OpenWriter, reads: OpenReads) -> None:
+        """Also in the key: statements of a store must not take it for something else."""
+        names = [name for name in ODD_NAMES if name not in self.not_names]
+        key = [name for name in ("n", "%s", 'a"b', "a%b", "kept", "select") if name in names]
+        schema = pa.schema([pa.field(name, pa.string()) for name in names])
+        made = writer(*key)
+        epoch = made.claim("counts", schema_from_arrow(schema))
+        found = [dict.fromkeys(names, value) for value in ("(9,9)", "%s", "gone")]
+        made.write(receipt(epoch=epoch, batch=0), pa.Table.from_pylist(found, schema))
+        gone = pa.Table.from_pylist([found[2]], schema).append_column("_change", [["delete"]])
+        found[1] |= {name: "again" for name in names if name not in key}
+        again = pa.Table.from_pylist([found[1]], schema).append_column("_change", [["upsert"]])
+        made.write(receipt(epoch=epoch, batch=1), pa.concat_tables([gone, again]))
+        reader = reads(*key)
+        assert reader.get_many([tuple(found[0][name] for name in key)]) == [found[0]]
+        assert sorted(reader.scan(), key=str) == sorted(found[:2], key=str)
+        for name in (name for name in names if not any(map(str.isspace, name))):
+            assert reader.scan(where={name: found[0][name]}) == [found[0]], name
 
     def test_a_text_may_hold_any_character(self, write: Write, reader: ViewReads) -> None:
         write(rows(COUNTS, ("a\x00b", 1), ("a", 2), ("'\"\\%_\n:{}", 3)))

@@ -27,6 +27,7 @@ from millstream.capture.position_record import (
     control_note,
     definition_note,
 )
+from millstream.capture.table_names import is_named
 
 # What the records of a capture's topics depend on.
 FIXED = ("mode", "topic_prefix", "encoding", "outbox")
@@ -130,7 +131,7 @@ class CaptureControl:
     def _full_name(self, name: str, table: str) -> str:
         tables = list(self.capture(name).tables)
         for known in tables:
-            if known == table or known.endswith(f".{table}"):
+            if is_named(known, table):
                 return known
         raise NotItsTable(capture=name, table=table, tables=tables)
 

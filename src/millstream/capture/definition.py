@@ -13,6 +13,7 @@ from typing import Any, Literal, get_args
 from urllib.parse import quote, urlsplit
 
 from millstream.base.errors import Rejected
+from millstream.capture.table_names import is_named
 
 Mode = Literal["log", "triggers"]
 AtRetainedMax = Literal["warn", "stop", "drop"]
@@ -111,7 +112,7 @@ class CaptureDefinition:
 
     def is_outbox(self, table: str) -> bool:
         """By the database's full name of a table, or the last part of it."""
-        return self.outbox is not None and f".{table}".endswith(f".{self.outbox}")
+        return self.outbox is not None and is_named(table, self.outbox)
 
     def topic_of(self, table: str, *, without: str) -> str:
         """`shop.orders` for "public.orders" without "public", `shop.sales.orders` for others, and

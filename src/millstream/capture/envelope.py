@@ -26,6 +26,7 @@ from millstream.capture.change import (
     Message,
     Transaction,
 )
+from millstream.capture.table_names import split_name
 
 # A compacted topic takes no record without a key, and no row has a key without columns.
 TRUNCATED_KEY = b"{}"
@@ -133,7 +134,7 @@ def _boundary(transaction: Transaction, status: bytes, counted: bytes) -> Encode
 
 
 def _split_name(name: str) -> dict[str, str]:
-    schema, _, table = name.rpartition(".")
+    schema, table = split_name(name)
     return {"schema": schema, "table": table}
 
 

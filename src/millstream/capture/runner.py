@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Protocol
 
 from millstream.base.clock import Clock, system_clock
-from millstream.base.errors import MillstreamError, Rejected, Retryable
+from millstream.base.errors import Corrupt, MillstreamError, Rejected, Retryable
 from millstream.base.log_clients import Client, WriterFenced
 from millstream.capture.beginning import Run, begin
 from millstream.capture.captures_topic import CapturesTopic, write_wanted
@@ -32,7 +32,7 @@ from millstream.capture.position_record import (
     status_note,
     unwanted_notes,
 )
-from millstream.capture.source import Source, SourceInterrupted
+from millstream.capture.source import Source, SourceInterrupted, TellsPosition
 from millstream.capture.status import State, status_from_json, with_lag
 from millstream.capture.streaming import End, Streaming
 from millstream.capture.watch import Teller, Watch, act_on_limit, lag_if_told
@@ -67,6 +67,19 @@ class CaptureTakenOver(Rejected):
             "has stopped; nothing was written twice"
         )
         self.capture, self.host, self.process = capture, host, process
+
+
+class CaptureBroken(Corrupt):
+    """What nobody foresaw. Started again it would most likely break again, at the same change."""
+
+    def __init__(self, *, capture: str, error: Exception) -> None:
+        super().__init__(
+            f"the capture {capture} stopped at an unexpected error, {type(error).__name__}: "
+            f"{error}. All changes before it are in the topics, and none after it. Please report "
+            f"it with the lines that the capture logged. `millstream capture run {capture}` tries "
+            f"again, `millstream capture reload {capture}` loads all tables from scratch"
+        )
+        self.capture, self.error = capture, error
 
 
 class OpensSource(Protocol):
@@ -136,6 +149,11 @@ class CaptureRunner:
             except MillstreamError as error:
                 self._tell_error(writer, records, error)
                 raise
+            except Exception as error:
+                logger.exception("capture %s: unexpected error", self._capture)
+                broken = CaptureBroken(capture=self._capture, error=error)
+                self._tell_error(writer, records, broken)
+                raise broken from error
 
     def _run_as_wanted(self, run: Run, *, once: bool) -> End:
         if run.records.control.is_dropped:
@@ -145,7 +163,7 @@ class CaptureRunner:
         return self._stream(run, once=once)
 
     def _stream(self, run: Run, *, once: bool) -> End:
-        told = self._teller.status("starting", run.records.position)
+        told = self._teller.status("starting", run.records.position, error=last_error(run.records))
         position = begin(run, status_note(self._capture, told.to_json()))
         self._failures = 0
         watch = Watch(run.definition, run.source, run.captures, self._teller, self._stopping)
@@ -160,12 +178,24 @@ class CaptureRunner:
                 position=position,
                 now_ms=self._now_ms,
             )
-            end = streaming.follow(until=position_of_now(run.source) if once else None)
+            end = streaming.follow(until=self._last_position(run) if once else None)
             if end in ("stopped", "caught up"):
                 with contextlib.suppress(MillstreamError):  # all that counts is committed
                     run.writer.note([watch.ended(streaming)])
                     run.writer.commit()
             return end
+
+    def _last_position(self, run: Run) -> str:
+        """Where a run that is to end ends. Without tables: where it begins, at the latest."""
+        if not run.source.tables():
+            logger.warning(
+                "capture %s: none of its tables is in the database any more: %s. `millstream "
+                "capture drop %s` ends the capture",
+                self._capture,
+                ", ".join(run.definition.tables),
+                self._capture,
+            )
+        return position_of_now(run.source) or ""
 
     # --- what else may be wanted --------------------------------------------------------------
 
@@ -283,11 +313,17 @@ class CaptureRunner:
                 yield loading
 
 
+def last_error(records: CaptureRecords) -> str:
+    """Of the run before: it is shown until this one has written something, as it may break too."""
+    return str((records.status or {}).get("error", ""))
+
+
 def position_of_now(source: Source) -> str | None:
-    """What was committed before is before it: so a loader's chunk says. None without tables."""
+    """What was committed before is before it: so a loader's chunk says. All tables may be gone;
+    None: then the database does not tell."""
     tables = sorted(source.tables(), key=lambda table: not table.key)
     if not tables:
-        return None
+        return source.position_now() if isinstance(source, TellsPosition) else None
     with contextlib.closing(source.loader()) as loader:
         return loader.read(tables[0], None, None, 1).closes_at
 

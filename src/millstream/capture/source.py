@@ -89,6 +89,15 @@ class Settles(Protocol):
         ...
 
 
+@runtime_checkable
+class TellsPosition(Protocol):
+    """A source that can say where its database is without reading a table: all may be gone."""
+
+    def position_now(self) -> str:
+        """What was committed before is at this position, or before it."""
+        ...
+
+
 class Source(Protocol):
     kind: str  # "postgresql", "mariadb", "sqlite"
     # `stream` waits this long for more before it says `Quiet` again: 1.0 at first. The runner sets

@@ -114,7 +114,9 @@ class Streaming:
         raise AssertionError("a stream has no end")
 
     def _is_caught_up(self, until: str) -> bool:
-        return self.loading.is_done and self._source.is_past(self._resume, until)
+        """`until` is empty where the database does not tell where it is."""
+        is_past = not until or self._source.is_past(self._resume, until)
+        return is_past and self.loading.is_done
 
     def commit(self) -> None:
         """All so far, with the position behind it. Then the database may forget it."""

@@ -22,6 +22,7 @@ from millstream.base.schema import DataType, Field, ListOf, Scalar, Struct
 from millstream.capture.change import CapturedColumn, CapturedTable
 from millstream.capture.postgres.connection import conninfo_of
 from millstream.capture.postgres.copying import copied
+from millstream.capture.table_names import split_name
 from millstream.schemas.arrow_types import nullable_arrow_schema
 from millstream.values.json_decoder import JsonDecoder
 
@@ -132,7 +133,7 @@ def arrow_load(connection: psycopg.Connection[Any], table: CapturedTable) -> Ite
 
 
 def copy_statement(table: CapturedTable) -> sql.Composed:
-    schema, _, name = table.name.partition(".")
+    schema, name = split_name(table.name)
     columns = sql.SQL(", ").join(
         sql.SQL("to_json({})" if isinstance(column.type, ListOf) else "{}").format(
             sql.Identifier(column.name)

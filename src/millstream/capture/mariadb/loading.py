@@ -39,6 +39,7 @@ from millstream.capture.mariadb.select_rows import (
 from millstream.capture.mariadb.snapshots import await_commits, begin_snapshot, is_mariadb
 from millstream.capture.mariadb.statements import TableName
 from millstream.capture.source import SourceInterrupted
+from millstream.capture.table_names import split_name
 
 QUERY_COMMAND: Final = b"\x03"
 END: Final = 0xFE
@@ -147,8 +148,7 @@ class MariadbLoader:
 
 
 def table_name(table: CapturedTable) -> TableName:
-    database, _, name = table.name.partition(".")
-    return TableName(database, name)
+    return TableName(*split_name(table.name))
 
 
 def _described(session: Session, table: CapturedTable) -> CatalogueTable:

@@ -24,6 +24,7 @@ from millstream.capture.mariadb.snapshots import begin_snapshot, is_mariadb
 from millstream.capture.mariadb.statements import TableName
 from millstream.capture.mariadb.table_map import MARIADB, MYSQL, read_table_map
 from millstream.capture.source import Finding, Lag, SourceInterrupted
+from millstream.capture.table_names import split_name
 from millstream.capture.table_versions import TableVersions
 
 QUIET_S: Final = 1.0
@@ -58,8 +59,7 @@ class MariadbSource:
         self._assembly: Assembly | None = None
 
     def _table_name(self, given: str) -> TableName:
-        database, _, table = given.rpartition(".")
-        return TableName(database or self.database, table)
+        return TableName(*split_name(given, self.database))
 
     @cached_property
     def _is_mariadb(self) -> bool:
@@ -73,6 +73,9 @@ class MariadbSource:
         seen = begin_snapshot(self._session, of_mariadb=self._is_mariadb)
         self._session.rows("ROLLBACK")
         return str(Position(seen.sure, seen.sure))
+
+    def position_now(self) -> str:
+        return self.prepare()
 
     def tables(self) -> list[CapturedTable]:
         """Those that are there."""

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
+from millstream.capture.table_names import full_name
+
 COMMENT: Final = re.compile(r"/\*(?![!M]).*?\*/|--\s[^\n]*\n|#[^\n]*\n", re.DOTALL)
 NAME: Final = r"(`(?:[^`]|``)+`|[\w$]+)"
 QUALIFIED: Final = rf"(?:{NAME}\s*\.\s*)?{NAME}"
@@ -84,7 +86,7 @@ class TableName:
     table: str
 
     def __str__(self) -> str:
-        return f"{self.database}.{self.table}"
+        return full_name(self.database, self.table)
 
 
 def emptied(statement: str, database: str, tables: Iterable[TableName]) -> list[TableName]:

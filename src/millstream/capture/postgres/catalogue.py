@@ -10,6 +10,8 @@ import psycopg
 
 from millstream.capture.postgres.types import TypeFacts
 from millstream.capture.postgres.wire import Relation, RelationColumn
+from millstream.capture.table_names import full_name
+from millstream.capture.table_names import split_name as split_full_name
 
 DEFAULT_SCHEMA: Final = "public"
 GENERATED_COLUMNS_SINCE: Final = 180000  # the version that can publish stored ones
@@ -18,10 +20,17 @@ _TABLES: Final = """
 SELECT c.oid, n.nspname, c.relname, c.relkind::text, c.relpersistence::text, c.relreplident::text,
        has_table_privilege(c.oid, 'SELECT'), pg_has_role(c.relowner, 'USAGE'),
        row_security_active(c.oid),
-       (SELECT i.indexrelid FROM pg_index i
-         WHERE i.indrelid = c.oid AND i.indisprimary AND i.indisvalid),
-       (SELECT i.indexrelid FROM pg_index i WHERE i.indrelid = c.oid AND i.indisreplident)
-  FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+       c.relkind = 'r' AND EXISTS (
+         SELECT FROM pg_inherits h WHERE h.inhrelid = c.oid OR h.inhparent = c.oid),
+       i.key, i.identity_key
+  FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace CROSS JOIN LATERAL (
+         SELECT array_agg(a.attname::text ORDER BY k.place)
+                  FILTER (WHERE i.indisprimary AND i.indisvalid) AS key,
+                array_agg(a.attname::text ORDER BY k.place)
+                  FILTER (WHERE i.indisreplident) AS identity_key
+           FROM pg_index i, unnest(i.indkey) WITH ORDINALITY k(attnum, place), pg_attribute a
+          WHERE i.indrelid = c.oid AND (i.indisprimary OR i.indisreplident)
+            AND k.place <= i.indnkeyatts AND a.attrelid = c.oid AND a.attnum = k.attnum) i
  WHERE (n.nspname, c.relname) IN (SELECT * FROM unnest(%s::text[], %s::text[]))
    AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
 """
@@ -30,12 +39,6 @@ SELECT a.attname, a.atttypid, a.atttypmod FROM pg_attribute a
  WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped
    AND (a.attgenerated = '' OR (%s AND a.attgenerated = 's'))
  ORDER BY a.attnum
-"""
-_INDEX_COLUMNS: Final = """
-SELECT a.attname FROM pg_index i, unnest(i.indkey) WITH ORDINALITY k(attnum, place), pg_attribute a
- WHERE i.indexrelid = %s AND place <= i.indnkeyatts
-   AND a.attrelid = i.indrelid AND a.attnum = k.attnum
- ORDER BY place
 """
 _TYPES: Final = """
 WITH RECURSIVE asked AS (
@@ -60,12 +63,13 @@ class TableFacts(NamedTuple):
     is_readable: bool
     is_owned: bool
     is_filtered: bool  # by row security
+    has_family: bool  # it inherits from another table, or others from it; or it is a partition
     key: tuple[str, ...]
     identity_key: tuple[str, ...]  # of the index that is its replica identity, for identity i
 
     @property
     def full_name(self) -> str:
-        return f"{self.schema}.{self.name}"
+        return full_name(self.schema, self.name)
 
 
 class Catalogue:
@@ -101,7 +105,7 @@ class Catalogue:
         """Those of these names that are there, in the order of the names."""
         asked = [split_name(name) for name in names]
         rows = self.ask(_TABLES, [[one[0] for one in asked], [one[1] for one in asked]])
-        found = {(row[1], row[2]): self._facts(row) for row in rows}
+        found = {(row[1], row[2]): _facts(row) for row in rows}
         return [found[one] for one in dict.fromkeys(asked) if one in found]
 
     def relation(self, table: TableFacts) -> Relation:
@@ -127,17 +131,12 @@ class Catalogue:
         modifiers = [column.type_modifier for column in columns]
         return [row[0] for row in self.ask(_TYPE_NAMES, [oids, modifiers])]
 
-    def _facts(self, row: tuple[Any, ...]) -> TableFacts:
-        keys = (self._index_columns(row[-2]), self._index_columns(row[-1]))
-        return TableFacts._make((*row[:-2], *keys))
 
-    def _index_columns(self, index: int | None) -> tuple[str, ...]:
-        if index is None:
-            return ()
-        return tuple(row[0] for row in self.ask(_INDEX_COLUMNS, [index]))
+def _facts(row: tuple[Any, ...]) -> TableFacts:
+    *facts, key, identity_key = row
+    return TableFacts._make((*facts, tuple(key or ()), tuple(identity_key or ())))
 
 
 def split_name(name: str) -> tuple[str, str]:
     """`orders` is public.orders."""
-    schema, dot, table = name.partition(".")
-    return (schema, table) if dot else (DEFAULT_SCHEMA, name)
+    return split_full_name(name, DEFAULT_SCHEMA)

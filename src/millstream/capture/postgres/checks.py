@@ -3,9 +3,15 @@
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from millstream.capture.postgres.catalogue import Catalogue, TableFacts, split_name
+from millstream.capture.postgres.catalogue import (
+    DEFAULT_SCHEMA,
+    Catalogue,
+    TableFacts,
+    split_name,
+)
 from millstream.capture.postgres.slot import Slot
 from millstream.capture.source import Finding
+from millstream.capture.table_names import full_name
 
 VERSION_MIN: Final = 130000
 MESSAGES_SINCE: Final = 140000
@@ -24,6 +30,11 @@ SELECT current_user, rolsuper,
             AND pg_has_role(current_user, r.oid, 'MEMBER')),
        has_database_privilege(current_database(), 'CREATE'), current_database()
   FROM pg_roles WHERE rolname = current_user
+"""
+_CHILDREN: Final = """
+SELECT n.nspname::text, c.relname::text FROM pg_inherits i
+  JOIN pg_class c ON c.oid = i.inhrelid JOIN pg_namespace n ON n.oid = c.relnamespace
+ WHERE i.inhparent = %s AND NOT c.relispartition ORDER BY 1, 2
 """
 DEFERRABLE_KEY: Final = """
 SELECT conname::text FROM pg_constraint WHERE conrelid = %s AND contype = 'p' AND condeferrable
@@ -89,8 +100,8 @@ def _of_login(row: Sequence[Any], *, has_publication: bool, server: int) -> Iter
     if not is_superuser:
         yield Finding(
             what=f"the role {user} is no superuser, so it cannot make an event trigger: a table "
-            "that is rewritten (a column's type changes, a volatile default) is not seen, nor what "
-            "old rows have in a column that is renamed, or added with a default",
+            "that is rewritten (a column's type changes, a volatile default) is not seen, nor "
+            "other DDL that changes old rows: docs/reference/schema_changes.md lists it",
             mend="after such a change: millstream capture reload; or capture as a superuser",
             is_fatal=False,
         )
@@ -109,10 +120,7 @@ def _of_tables(
     for name in names:
         facts = found.get(split_name(name))
         if facts is None:
-            yield Finding(
-                what=f"there is no table {name} in the database {login[4]}",
-                mend="name it with its schema, as in sales.orders",
-            )
+            yield of_missing(catalogue, name, f" in the database {login[4]}")
         elif facts.kind not in _TABLE_KINDS or facts.persistence != "p":
             yield Finding(
                 what=f"{facts.full_name} is not an ordinary table: its changes are not logged",
@@ -121,6 +129,30 @@ def _of_tables(
         else:
             yield from _of_table(facts, login)
             yield from _of_key(facts, catalogue.one(DEFERRABLE_KEY, [facts.oid]))
+            yield from of_children(catalogue, facts, names)
+
+
+def of_missing(catalogue: Catalogue, name: str, where: str = "") -> Finding:
+    """A dot may be part of a table's name, in place of what ends its schema."""
+    whole = full_name(DEFAULT_SCHEMA, name)
+    is_whole = "." in name and bool(catalogue.tables([whole]))
+    return Finding(
+        what=f"there is no table {name}{where}",
+        mend=f"name it {whole}" if is_whole else "name it with its schema, as in sales.orders",
+    )
+
+
+def of_children(catalogue: Catalogue, facts: TableFacts, names: Sequence[str]) -> Iterator[Finding]:
+    """Whose rows are in an answer to `SELECT * FROM parent`, but not in its topic."""
+    captured = {*map(split_name, names)}
+    left = [child for child in catalogue.ask(_CHILDREN, [facts.oid]) if child not in captured]
+    if left:
+        told = ", ".join(full_name(*child) for child in left)
+        yield Finding(
+            what=f"{told} inherit from {facts.full_name}: their rows are not captured with it",
+            mend=" ".join(f"--table '{full_name(*child)}'" for child in left),
+            is_fatal=False,
+        )
 
 
 def _of_key(facts: TableFacts, deferrable: str | None) -> Iterator[Finding]:

@@ -23,10 +23,11 @@ from millstream.capture.postgres.catalogue import Catalogue, TableFacts
 from millstream.capture.postgres.copying import copied
 from millstream.capture.postgres.lsn import end_of_records, lsn_from_text, lsn_to_text
 from millstream.capture.postgres.refusals import Refused, translated
-from millstream.capture.postgres.relations import TableReader, TopicOf
+from millstream.capture.postgres.relations import Described, TableReader, TopicOf
 from millstream.capture.postgres.row_decoder import ReadLine, unescaped
 from millstream.capture.postgres.settling import await_commits, await_writers
 from millstream.capture.postgres.transactions import OWN_PREFIX
+from millstream.capture.table_names import split_name
 from millstream.capture.table_versions import TableVersions
 
 # Keys that are looked at to find where the parts of a table begin: so many for each part.
@@ -94,7 +95,8 @@ class PostgresLoader:
     def ranges(self, table: CapturedTable, count: int) -> list[tuple[str | None, str | None]]:
         with self._catalogue() as catalogue:
             facts = _facts(catalogue, table, self._capture)
-            cuts = _cuts(catalogue, facts, table.key, count) if table.key and count > 1 else []
+            key = self._described(catalogue, facts)[0].key  # it may have another name by now
+            cuts = _cuts(catalogue, facts, key, count) if key and count > 1 else []
         return list(pairwise([None, *cuts, None]))
 
     def read(
@@ -103,8 +105,7 @@ class PostgresLoader:
         with self._catalogue() as catalogue:
             with _snapshot_of(catalogue, table) as (snapshot, closes_at):
                 facts = _facts(catalogue, table, self._capture)
-                reader = TableReader(catalogue, self._versions, self._topic_of)
-                current, decoder = reader.describe_now(facts)
+                current, decoder = self._described(catalogue, facts)
                 query = chunk_query(current, facts, after, until, rows_max)
                 rows, last = _copy(catalogue, query, decoder.line)
             _flush(catalogue, closes_at)
@@ -116,6 +117,9 @@ class PostgresLoader:
             closes_at=lsn_to_text(closes_at),
             snapshot=snapshot,
         )
+
+    def _described(self, catalogue: Catalogue, facts: TableFacts) -> Described:
+        return TableReader(catalogue, self._versions, self._topic_of).describe_now(facts)
 
     def settle(self, is_over: Callable[[], bool]) -> None:
         with self._catalogue() as catalogue:
@@ -155,13 +159,18 @@ def chunk_query(
 ) -> sql.Composed:
     """COPY of the columns, in the order of the key if there is one."""
     columns = sql.SQL(", ").join(sql.Identifier(column.name) for column in table.columns)
-    source = sql.Identifier(facts.schema, facts.name)
-    chosen = sql.SQL("SELECT {} FROM {} WHERE true").format(columns, source)
+    chosen = sql.SQL("SELECT {} FROM {} WHERE true").format(columns, own_rows(facts))
     if table.key:
         key = _columns(table.key)
         chosen += _condition(table, after, ">") + _condition(table, until, "<=")
         chosen += sql.SQL(" ORDER BY {} LIMIT {}").format(key, sql.Literal(rows_max))
     return sql.SQL("COPY ({}) TO STDOUT").format(chosen)
+
+
+def own_rows(facts: TableFacts) -> sql.Composed:
+    """Those of tables that inherit from it are theirs; those of partitions are its own."""
+    name = sql.Identifier(facts.schema, facts.name)
+    return sql.SQL("{}" if facts.kind == "p" else "ONLY {}").format(name)
 
 
 def _condition(table: CapturedTable, key: str | None, than: Literal[">", "<="]) -> sql.Composable:
@@ -197,9 +206,8 @@ def _snapshot_of(catalogue: Catalogue, table: CapturedTable) -> Iterator[tuple[S
     """The snapshot, and the end of the log when it was taken: what it sees is before that."""
     connection = catalogue.connection
     connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-    schema, _, name = table.name.partition(".")
     lock = sql.SQL("LOCK TABLE {} IN ACCESS SHARE MODE")
-    connection.execute(lock.format(sql.Identifier(schema, name)))
+    connection.execute(lock.format(sql.Identifier(*split_name(table.name))))
     asked = "SELECT pg_current_snapshot()::text, pg_current_wal_insert_lsn()::text"
     text, lsn = catalogue.ask(asked)[0]
     yield Snapshot.from_text(text), end_of_records(lsn_from_text(lsn))
@@ -222,6 +230,13 @@ def _flush(catalogue: Catalogue, closes_at: int) -> None:
     with catalogue.connection.transaction():
         catalogue.connection.execute("SET LOCAL synchronous_commit = local")
         catalogue.ask("SELECT pg_logical_emit_message(true, %s, '')", [f"{OWN_PREFIX}flush"])
+
+
+def position_now(catalogue: Catalogue) -> str:
+    """The end of the log, which is on disk when this returns: the stream comes to it."""
+    end = end_of_records(lsn_from_text(catalogue.one("SELECT pg_current_wal_insert_lsn()::text")))
+    _flush(catalogue, end)
+    return lsn_to_text(end)
 
 
 def _key_text(table: CapturedTable, line: bytes) -> str:
@@ -254,7 +269,7 @@ def _cuts(
     order = sql.SQL(", ").join(sql.Identifier("t", one) for one in key)
     query = sql.SQL("SELECT {} FROM {} t TABLESAMPLE SYSTEM ({}) ORDER BY {}").format(
         texts,
-        sql.Identifier(facts.schema, facts.name),
+        own_rows(facts),
         sql.Literal(percent),
         order,
     )

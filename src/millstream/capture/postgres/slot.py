@@ -9,64 +9,130 @@ import contextlib
 import hashlib
 import re
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, LiteralString
 
 import psycopg
 from psycopg import sql
 
+from millstream.capture.postgres import shapes
 from millstream.capture.postgres.catalogue import (
     GENERATED_COLUMNS_SINCE,
     Catalogue,
     TableFacts,
 )
 from millstream.capture.postgres.transactions import REWRITE_PREFIX
+from millstream.capture.table_names import full_name
 
 NAME_BYTES_MAX: Final = 63
 _NOT_IN_A_SLOT: Final = re.compile(r"[^a-z0-9_]")
 TRIGGER: Final = "millstream_rewrites"
 ALTERED_TRIGGER: Final = "millstream_altered"
-# Runs inside of the statement that rewrites a table, as whoever does it: it must not fail.
-_NOTE_REWRITE: Final = f"""
-CREATE OR REPLACE FUNCTION millstream.note_rewrite() RETURNS event_trigger
-LANGUAGE plpgsql SET search_path = pg_catalog AS $$
+SCHEMA: Final = "millstream"
+# The shape of each table that is captured, as the last DDL left it (shapes.py).
+_SHAPES_TABLE: Final[LiteralString] = """
+CREATE TABLE IF NOT EXISTS {schema}.shapes (relation oid PRIMARY KEY, shape jsonb NOT NULL)
+"""
+# Runs inside of the statement that rewrites a table: it must not fail.
+_NOTE_REWRITE: Final[LiteralString] = """
+CREATE OR REPLACE FUNCTION {schema}.note_rewrite() RETURNS event_trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog AS $$
 BEGIN
-  PERFORM pg_logical_emit_message(true, '{REWRITE_PREFIX}', n.nspname || '.' || c.relname)
-     FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-    WHERE c.oid = coalesce(pg_partition_root(pg_event_trigger_table_rewrite_oid()),
-                           pg_event_trigger_table_rewrite_oid());
+  PERFORM pg_logical_emit_message(true, {prefix}, {schema}.full_name(
+    coalesce(pg_partition_root(pg_event_trigger_table_rewrite_oid())::oid,
+             pg_event_trigger_table_rewrite_oid())));
 END $$
 """
-# Rows that are there get a value without a word in the log: of a column that is added with a
-# default (it is "missing" in them), or renamed; or they come and go with their partition. What has
-# no age was written by this transaction, or inside of it.
-_NOTE_ALTERED: Final = f"""
-CREATE OR REPLACE FUNCTION millstream.note_altered() RETURNS event_trigger
-LANGUAGE plpgsql SET search_path = pg_catalog AS $$
+# Rows that are there may be others now, without a word in the log. A table and those that inherit
+# from it are compared; all of them, if columns are made of its rows. A partition that is made is
+# empty. Whoever alters a table needs no right to the shapes. If anything fails here, the statement
+# of the user must not: then every table is to be loaded.
+_NOTE_ALTERED: Final[LiteralString] = """
+CREATE OR REPLACE FUNCTION {schema}.note_altered() RETURNS event_trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog AS $$
+DECLARE
+  altered oid[];
+  is_of_rows boolean;
+  known record;
+  found jsonb;
 BEGIN
-  PERFORM pg_logical_emit_message(true, '{REWRITE_PREFIX}', t.name)
-     FROM (SELECT DISTINCT n.nspname || '.' || c.relname AS name
-             FROM pg_event_trigger_ddl_commands() d
-             JOIN pg_class c ON c.oid = coalesce(pg_partition_root(d.objid), d.objid)
-             JOIN pg_namespace n ON n.oid = c.relnamespace
-            WHERE d.classid = 'pg_class'::regclass AND c.relkind IN ('r', 'p')
-              AND (d.object_type = 'table column' OR c.relkind = 'p' OR EXISTS (
-                   SELECT FROM pg_attribute a
-                    WHERE a.attrelid = d.objid AND a.atthasmissing AND age(a.xmin) <= 0))) t;
+  WITH RECURSIVE family (oid) AS (
+    SELECT coalesce(pg_partition_root(d.objid)::oid, d.objid)
+      FROM pg_event_trigger_ddl_commands() d WHERE d.classid = 'pg_class'::regclass
+    UNION SELECT i.inhrelid FROM pg_inherits i JOIN family f ON i.inhparent = f.oid)
+  SELECT array_agg(f.oid), bool_or(EXISTS (
+           SELECT FROM pg_class c JOIN pg_type t ON t.oid = c.reltype JOIN pg_depend p
+               ON p.refclassid = 'pg_type'::regclass AND p.refobjid IN (t.oid, t.typarray)
+            WHERE c.oid = f.oid AND p.deptype = 'n'))
+    INTO altered, is_of_rows FROM family f;
+  FOR known IN
+    SELECT s.relation, s.shape FROM {schema}.shapes s JOIN pg_class c ON c.oid = s.relation
+     WHERE CASE TG_TAG WHEN 'ALTER TABLE' THEN is_of_rows OR s.relation = ANY (altered)
+                       WHEN 'ALTER TYPE' THEN true
+                       ELSE jsonb_typeof(s.shape -> 'parts') = 'array' END
+  LOOP
+    found := {schema}.compared(known.shape, {schema}.shape_of(known.relation));
+    CONTINUE WHEN found = known.shape;
+    UPDATE {schema}.shapes SET shape = found WHERE relation = known.relation;
+    IF (found ->> 'must_load')::boolean AND TG_TAG <> 'CREATE TABLE' THEN
+      PERFORM pg_logical_emit_message(true, {prefix}, {schema}.full_name(known.relation));
+    END IF;
+  END LOOP;
+EXCEPTION WHEN OTHERS THEN
+  PERFORM pg_logical_emit_message(true, {prefix}, schemaname || '.' || tablename)
+     FROM pg_publication_tables WHERE starts_with(pubname, 'millstream_');
 END $$
 """
-_MAKE_TRIGGER: Final = (
-    "CREATE SCHEMA IF NOT EXISTS millstream",
+# Also for a session that applies changes of another server (session_replication_role = replica).
+_MAKE_TRIGGERS: Final[tuple[LiteralString, ...]] = (
+    "DROP EVENT TRIGGER IF EXISTS {altered}",
+    "DROP EVENT TRIGGER IF EXISTS {rewrites}",
+    "CREATE EVENT TRIGGER {altered} ON ddl_command_end WHEN TAG IN ('ALTER TABLE', 'ALTER TYPE', "
+    "'CREATE TABLE', 'DROP TABLE') EXECUTE FUNCTION {schema}.note_altered()",
+    "CREATE EVENT TRIGGER {rewrites} ON table_rewrite EXECUTE FUNCTION {schema}.note_rewrite()",
+    "ALTER EVENT TRIGGER {altered} ENABLE ALWAYS",
+    "ALTER EVENT TRIGGER {rewrites} ENABLE ALWAYS",
+)
+_MAKE: Final = (
+    "CREATE SCHEMA IF NOT EXISTS {schema}",
+    _SHAPES_TABLE,
+    *shapes.FUNCTIONS,
     _NOTE_REWRITE,
     _NOTE_ALTERED,
-    f"CREATE EVENT TRIGGER {ALTERED_TRIGGER} ON ddl_command_end WHEN TAG IN ('ALTER TABLE') "
-    "EXECUTE FUNCTION millstream.note_altered()",
-    f"CREATE EVENT TRIGGER {TRIGGER} ON table_rewrite EXECUTE FUNCTION millstream.note_rewrite()",
+    *_MAKE_TRIGGERS,
 )
+# Which release made them: what another one made is replaced.
+_DIGEST: Final = hashlib.sha256("".join(_MAKE).encode()).hexdigest()[:16]
+_MARK: Final[LiteralString] = "COMMENT ON EVENT TRIGGER {altered} IS {digest}"
+_IS_MADE: Final = """
+SELECT true FROM pg_event_trigger
+ WHERE evtname = %s AND evtenabled = 'A' AND obj_description(oid, 'pg_event_trigger') = %s
+"""
+_KNOW_SHAPES: Final[LiteralString] = """
+INSERT INTO {schema}.shapes SELECT c.oid, {schema}.shape_of(c.oid)
+  FROM pg_class c JOIN pg_publication_rel p ON p.prrelid = c.oid
+  JOIN pg_publication b ON b.oid = p.prpubid WHERE b.pubname = {publication}
+ON CONFLICT (relation) DO NOTHING
+"""
+# What changed while the triggers were not there, or were switched off.
+_CATCH_UP: Final[LiteralString] = """
+WITH found AS (
+  SELECT s.relation, {schema}.compared(s.shape, {schema}.shape_of(s.relation)) AS shape
+    FROM {schema}.shapes s JOIN pg_class c ON c.oid = s.relation),
+kept AS (UPDATE {schema}.shapes s SET shape = f.shape FROM found f WHERE s.relation = f.relation)
+SELECT pg_logical_emit_message(true, {prefix}, {schema}.full_name(relation))
+  FROM found WHERE (shape ->> 'must_load')::boolean
+"""
+# Of other captures, too: whoever makes them waits for the other.
+_ONE_AT_A_TIME: Final = "SELECT pg_advisory_xact_lock(hashtext('millstream'))"
 _DROP_TRIGGER: Final = (
     f"DROP EVENT TRIGGER IF EXISTS {TRIGGER}",
     f"DROP EVENT TRIGGER IF EXISTS {ALTERED_TRIGGER}",
     "DROP FUNCTION IF EXISTS millstream.note_altered()",
     "DROP FUNCTION IF EXISTS millstream.note_rewrite()",
+    "DROP FUNCTION IF EXISTS millstream.compared(jsonb, jsonb)",
+    "DROP FUNCTION IF EXISTS millstream.shape_of(oid)",
+    "DROP FUNCTION IF EXISTS millstream.full_name(oid)",
+    "DROP TABLE IF EXISTS millstream.shapes",
     "DROP SCHEMA IF EXISTS millstream",  # unless somebody else keeps something there
 )
 _SLOT_STATE: Final = """
@@ -74,7 +140,7 @@ SELECT confirmed_flush_lsn - '0/0', restart_lsn - '0/0', active_pid, wal_status
   FROM pg_replication_slots WHERE slot_name = %s
 """
 _PUBLISHED: Final = """
-SELECT t.schemaname || '.' || t.tablename
+SELECT t.schemaname, t.tablename
   FROM pg_publication_tables t JOIN pg_publication p USING (pubname)
  WHERE pubname = %s AND pubinsert AND pubupdate AND pubdelete AND pubtruncate
 """
@@ -114,11 +180,11 @@ class Slot:
 
     def published(self) -> list[str]:
         """Those of which all is told."""
-        return [row[0] for row in self._catalogue.ask(_PUBLISHED, [self.name])]
+        return [full_name(*row) for row in self._catalogue.ask(_PUBLISHED, [self.name])]
 
     def make(self, tables: Sequence[TableFacts]) -> int:
         """Where the slot begins. What is there already stays as it is."""
-        self.make_trigger()
+        self.make_triggers()
         if not self.has_publication():
             self._run(self.publication_statement(tables))
         self.add_tables(tables)
@@ -135,6 +201,7 @@ class Slot:
         if missing:
             name = sql.Identifier(self.name)
             self._run(sql.SQL("ALTER PUBLICATION {} ADD TABLE {}").format(name, _list(missing)))
+        self.know_shapes()
 
     def publication_statement(self, tables: Sequence[TableFacts]) -> sql.Composed:
         """An explicit list: FOR ALL TABLES would refuse updates of tables without an identity."""
@@ -144,11 +211,32 @@ class Slot:
         statement = "CREATE PUBLICATION {} FOR TABLE {} WITH (" + ", ".join(options) + ")"
         return sql.SQL(statement).format(sql.Identifier(self.name), _list(tables))
 
-    def make_trigger(self) -> None:
-        """Where the login may: rewrites of tables are seen then. `checks.py` says so if not."""
-        if self._may_make_trigger() and not self._has_trigger():
-            for statement in _MAKE_TRIGGER:
-                self._run(sql.SQL(statement))
+    def make_triggers(self) -> None:
+        """Where the login may: DDL that changes old rows is seen then. `checks.py` says so if not.
+
+        Asked at every start: what an older release made is replaced.
+        """
+        if not self._may_make_trigger() or self._has_triggers():
+            return
+        with self._catalogue.connection.transaction():
+            self._catalogue.ask(_ONE_AT_A_TIME)
+            for statement in (*_MAKE, _MARK, _CATCH_UP):
+                self._catalogue.connection.execute(self._own(statement))
+
+    def know_shapes(self) -> None:
+        """Of tables that are published since: what DDL changes is judged by them."""
+        if self._has_triggers():
+            self._catalogue.connection.execute(self._own(_KNOW_SHAPES))
+
+    def _own(self, statement: LiteralString) -> sql.Composed:
+        return sql.SQL(statement).format(
+            schema=sql.Identifier(SCHEMA),
+            altered=sql.Identifier(ALTERED_TRIGGER),
+            rewrites=sql.Identifier(TRIGGER),
+            prefix=sql.Literal(REWRITE_PREFIX),
+            digest=sql.Literal(_DIGEST),
+            publication=sql.Literal(self.name),
+        )
 
     def drop(self) -> None:
         if self.state() is not None:
@@ -164,9 +252,8 @@ class Slot:
         asked = "SELECT rolsuper FROM pg_roles WHERE rolname = current_user"
         return bool(self._catalogue.one(asked))
 
-    def _has_trigger(self) -> bool:
-        asked = "SELECT true FROM pg_event_trigger WHERE evtname = %s"
-        return bool(self._catalogue.one(asked, [TRIGGER]))
+    def _has_triggers(self) -> bool:
+        return bool(self._catalogue.one(_IS_MADE, [ALTERED_TRIGGER, _DIGEST]))
 
     def _run(self, statement: sql.SQL | sql.Composed) -> None:
         """What another capture has made meanwhile is there too."""
@@ -175,4 +262,7 @@ class Slot:
 
 
 def _list(tables: Sequence[TableFacts]) -> sql.Composed:
-    return sql.SQL(", ").join(sql.Identifier(table.schema, table.name) for table in tables)
+    """Without those that inherit from them: their rows are not the parent's. Of a partitioned
+    table, all partitions belong to it all the same."""
+    named = [sql.Identifier(table.schema, table.name) for table in tables]
+    return sql.SQL(", ").join(sql.SQL("ONLY {}").format(name) for name in named)

@@ -15,7 +15,7 @@ from millstream.capture.postgres.connection import (
     conninfo_of,
 )
 from millstream.capture.postgres.following import QUIET_SECONDS, follow
-from millstream.capture.postgres.loading import PostgresLoader
+from millstream.capture.postgres.loading import PostgresLoader, position_now
 from millstream.capture.postgres.lsn import lsn_from_text, lsn_to_text
 from millstream.capture.postgres.refusals import (
     IN_USE,
@@ -122,6 +122,10 @@ class PostgresSource:
             retained_bytes_max=retained_max,
         )
 
+    def position_now(self) -> str:
+        with translated(self._capture):
+            return position_now(self._catalogue)
+
     def loader(self) -> PostgresLoader:
         return PostgresLoader(
             self._conninfo,
@@ -203,6 +207,8 @@ class PostgresSource:
         if cause is not None:
             raise SlotLost(capture=self._capture, slot=name, position=after, cause=cause)
         self._require_published()
+        self._slot.make_triggers()
+        self._slot.know_shapes()
 
     def _require_published(self) -> None:
         """A table that was dropped and made again has the old name, and is not in it."""

@@ -16,6 +16,7 @@ import struct
 from typing import Final, NamedTuple
 
 from millstream.base.errors import Corrupt
+from millstream.capture.table_names import full_name
 
 INSERT: Final = ord("I")
 UPDATE: Final = ord("U")
@@ -98,7 +99,7 @@ class Relation(NamedTuple):
 
     @property
     def full_name(self) -> str:
-        return f"{self.schema}.{self.name}"
+        return full_name(self.schema, self.name)
 
 
 class LogicalMessage(NamedTuple):

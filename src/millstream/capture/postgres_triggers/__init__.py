@@ -5,6 +5,6 @@ has become visible since it looked last. A snapshot is a position: `position.py`
 ordered, `change_log.py` reads what lies between two of them, `statements.py` has the tables and the
 triggers. Values, types and rows are those of capture/postgres/.
 
-Does not see: writers that switch triggers off (session_replication_role), and tables that are
-written to by a subscription. docs/formats/capture_triggers.md has the tables, and what holds.
+Does not see: tables that are written to by a subscription, and writers that switch triggers off
+where the login does not own the table. docs/formats/capture_triggers.md has what holds.
 """

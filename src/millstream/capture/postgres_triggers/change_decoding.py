@@ -12,6 +12,7 @@ from millstream.capture.change import (
     Change,
 )
 from millstream.capture.postgres.catalogue import GENERATED_COLUMNS_SINCE, Catalogue
+from millstream.capture.postgres.refusals import TableNotCaptured
 from millstream.capture.postgres.relations import TableReader
 from millstream.capture.postgres.row_decoder import RowDecoder
 from millstream.capture.postgres.wire import Relation, RelationColumn
@@ -45,8 +46,12 @@ class ChangeDecoder:
         catalogue: Catalogue,
         reader: TableReader,
         shape_of: Callable[[int], StoredShape],
+        *,
+        capture: str,
+        is_captured: Callable[[str], bool],
     ) -> None:
         self._catalogue, self._reader, self._shape_of = catalogue, reader, shape_of
+        self._capture, self._is_captured = capture, is_captured
         self._known: dict[int, _Rows] = {}
 
     def learn(self, shape_id: int) -> None:
@@ -89,6 +94,8 @@ class ChangeDecoder:
                 for at in places
             ),
         )
+        if not self._is_captured(relation.full_name):
+            raise TableNotCaptured(capture=self._capture, table=relation.full_name)
         facts = self._catalogue.tables([relation.full_name])
         table, decoder = self._reader.describe(relation, facts[0] if facts else None)
         return _Rows(table, decoder, places)

@@ -9,7 +9,7 @@ Inside of a batch, transactions go by the number of their last change. If two of
 same row, the second one waited for the first to end, and so has the higher one.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, LiteralString, NamedTuple
@@ -20,13 +20,15 @@ from millstream.capture.postgres.catalogue import Catalogue, TableFacts
 from millstream.capture.postgres.loading import Snapshot
 from millstream.capture.postgres_triggers.position import Position
 from millstream.capture.postgres_triggers.statements import (
+    all_trigger_names,
     creating,
+    do_fire,
     making_triggers,
     schema_name,
-    trigger_names,
 )
 
 SLICE_ROWS: Final = 10_000
+Given = Sequence[Any] | Mapping[str, Any]
 _IS_THERE: Final = "SELECT to_regclass(quote_ident(%s) || '.marks') IS NOT NULL"
 _LOOK: Final[LiteralString] = """
 SELECT pg_current_snapshot()::text,
@@ -69,22 +71,27 @@ _SIZE: Final[LiteralString] = (
     "SELECT coalesce(sum(pg_total_relation_size(oid)), 0)::bigint FROM pg_class "
     "WHERE oid = to_regclass(quote_ident({name}) || '.changes')"
 )
-_FOUND: Final = """
-SELECT c.oid::bigint, c.relfilenode::bigint,
-       concat((SELECT string_agg(format('%%s %%s %%s', attname, atttypid, atttypmod), ','
-                                 ORDER BY attnum)
-                 FROM pg_attribute WHERE attrelid = c.oid AND attnum > 0 AND NOT attisdropped),
-              ' key ', (SELECT indkey FROM pg_index WHERE indrelid = c.oid AND indisprimary))
-  FROM pg_class c WHERE c.oid = %s
-"""
 _TRIGGERS: Final = """
-SELECT tgname::text, tgenabled IN ('O', 'A') FROM pg_trigger WHERE tgrelid = %s AND tgname = ANY(%s)
+SELECT tgrelid::bigint, tgname::text, tgenabled::text FROM pg_trigger
+ WHERE tgrelid = ANY(%s) AND tgname = ANY(%s)
 """
-_KNOWN: Final[LiteralString] = """
-SELECT filenode::bigint, columns FROM {schema}.captured WHERE relation = %s
+# A table that got another file while its columns were touched was rewritten: VACUUM FULL, CLUSTER
+# and TRUNCATE leave them alone. What an older release wrote into `columns` is no JSON. Of all
+# tables at once: then the server plans the functions once.
+_COMPARED: Final[LiteralString] = """
+WITH known AS (
+  SELECT relation, columns::jsonb AS shape FROM {schema}.captured
+   WHERE relation = ANY(%s) AND starts_with(columns, '{{')),
+compared AS (
+  SELECT relation, shape AS before, {schema}.compared(shape, {schema}.shape_of(relation)) AS after
+    FROM known)
+SELECT relation::bigint, after::text, (after ->> 'must_load')::boolean
+       OR (before -> 'files' <> after -> 'files' AND before -> 'touched' <> after -> 'touched'),
+       after <> before FROM compared
 """
+_SHAPE_NOW: Final[LiteralString] = "SELECT {schema}.shape_of(%s)::text"
 _KNOW: Final[LiteralString] = """
-INSERT INTO {schema}.captured VALUES (%s, %s, %s)
+INSERT INTO {schema}.captured SELECT oid, relfilenode, %s FROM pg_class WHERE oid = %s
 ON CONFLICT (relation) DO UPDATE SET filenode = excluded.filenode, columns = excluded.columns
 """
 
@@ -137,50 +144,60 @@ class ChangeLog:
 
     # --- making -------------------------------------------------------------------------------
 
-    def create(self, tables: Iterable[TableFacts]) -> None:
+    def create(self, tables: Sequence[TableFacts]) -> None:
         with self.catalogue.connection.transaction():
             for statement in creating(self.capture):
                 self._run(statement)
             self._make_triggers(tables)
 
-    def add(self, tables: Iterable[TableFacts]) -> None:
+    def add(self, tables: Sequence[TableFacts]) -> None:
         with self.catalogue.connection.transaction():
             self._make_triggers(tables)
 
-    def _make_triggers(self, tables: Iterable[TableFacts]) -> None:
-        """Waits for transactions that write to the tables now: later ones are seen."""
-        for table in tables:
-            found = self._triggers(table)
-            for statement in making_triggers(self.capture, table.schema, table.name, found):
-                self._run(statement)
-            self._know(table)
-
-    def renew(self, table: TableFacts) -> bool:
-        """Mend what became of a table that was made anew; whether it is to be loaded.
-
-        One whose data got another file while its columns changed was rewritten.
-        """
-        was = self._ask(_KNOWN, [table.oid])
-        if sum(self._triggers(table).values()) < len(trigger_names(self.capture)):
-            self.add([table])
-            return True
-        now = self._state(table)
-        if was and was[0] == now:
-            return False
+    def make_functions(self) -> None:
+        """As this release has them: an older one may have made others."""
         with self.catalogue.connection.transaction():
-            self._know(table)
-        return not was or (was[0][0] != now[0] and was[0][1] != now[1])
+            for statement in creating(self.capture):
+                self._run(statement)
 
-    def _triggers(self, table: TableFacts) -> dict[str, bool]:
-        names = list(trigger_names(self.capture).values())
-        return dict(self.catalogue.ask(_TRIGGERS, [table.oid, names]))
+    def _make_triggers(self, tables: Sequence[TableFacts]) -> None:
+        """Waits for transactions that write to the tables now: later ones are seen."""
+        found = self._triggers(tables)
+        for table in tables:
+            for statement in making_triggers(self.capture, table, found[table.oid]):
+                self._run(statement)
+            self._ask("SELECT {schema}.found_shape(%s)", [table.oid])
+            self._know(table, self._ask(_SHAPE_NOW, [table.oid])[0][0])
 
-    def _state(self, table: TableFacts) -> tuple[Any, ...]:
-        return tuple(self.catalogue.ask(_FOUND, [table.oid])[0][1:])
+    def renew(self, tables: Sequence[TableFacts]) -> list[TableFacts]:
+        """Look after tables that were made again or altered; which are to be loaded.
 
-    def _know(self, table: TableFacts) -> None:
-        self._run(self._own("SELECT {schema}.note_shape(%s)"), [table.oid])
-        self._run(self._own(_KNOW), [table.oid, *self._state(table)])
+        One that an older release never compared is taken as it is.
+        """
+        found = self._triggers(tables)
+        compared = {row[0]: row[1:] for row in self._ask(_COMPARED, [[one.oid for one in tables]])}
+        must_load = []
+        for table in tables:
+            fires = do_fire(self.capture, table, found[table.oid])
+            shape, is_changed, is_other = compared.get(table.oid, (None, False, False))
+            if not fires or shape is None:
+                self.add([table])
+            elif is_other:
+                self._know(table, shape)
+            if not fires or is_changed:
+                must_load.append(table)
+        return must_load
+
+    def _triggers(self, tables: Sequence[TableFacts]) -> dict[int, dict[str, str]]:
+        """By table: their names, and when they fire."""
+        found: dict[int, dict[str, str]] = {table.oid: {} for table in tables}
+        names = list(all_trigger_names(self.capture))
+        for table, name, fires in self.catalogue.ask(_TRIGGERS, [[*found], names]):
+            found[table][name] = fires
+        return found
+
+    def _know(self, table: TableFacts, shape: str) -> None:
+        self._run(self._own(_KNOW), [shape, table.oid])
 
     def drop(self) -> None:
         """With CASCADE go the triggers, which need the function."""
@@ -237,8 +254,9 @@ class ChangeLog:
         name = schema_name(self.capture)
         return sql.SQL(statement).format(schema=sql.Identifier(name), name=sql.Literal(name))
 
-    def _ask(self, statement: LiteralString, given: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+    def _ask(self, statement: LiteralString, given: Given = ()) -> list[tuple[Any, ...]]:
         return self.catalogue.connection.execute(self._own(statement), given).fetchall()
 
-    def _run(self, statement: sql.Composed, given: Sequence[Any] = ()) -> None:
+    def _run(self, statement: sql.Composed, given: Given | None = None) -> None:
+        """Without parameters, a % in the name of a table is itself."""
         self.catalogue.connection.execute(statement, given)

@@ -4,7 +4,12 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from millstream.capture.postgres.catalogue import Catalogue, TableFacts, split_name
-from millstream.capture.postgres.checks import DEFERRABLE_KEY, key_made_anew
+from millstream.capture.postgres.checks import (
+    DEFERRABLE_KEY,
+    key_made_anew,
+    of_children,
+    of_missing,
+)
 from millstream.capture.postgres_triggers.statements import schema_name
 from millstream.capture.source import Finding
 
@@ -47,9 +52,7 @@ def _of_tables(catalogue: Catalogue, names: Sequence[str]) -> Iterator[Finding]:
     for name in names:
         facts = found.get(split_name(name))
         if facts is None:
-            yield Finding(
-                what=f"there is no table {name}", mend="name it with its schema, as in sales.orders"
-            )
+            yield of_missing(catalogue, name)
         elif facts.kind not in _TABLE_KINDS:
             yield Finding(
                 what=f"{facts.full_name} is not an ordinary table",
@@ -57,6 +60,7 @@ def _of_tables(catalogue: Catalogue, names: Sequence[str]) -> Iterator[Finding]:
             )
         else:
             yield from _of_table(catalogue, facts)
+            yield from of_children(catalogue, facts, names)
 
 
 def _of_table(catalogue: Catalogue, facts: TableFacts) -> Iterator[Finding]:
@@ -71,6 +75,13 @@ def _of_table(catalogue: Catalogue, facts: TableFacts) -> Iterator[Finding]:
             what=f"the role {user} may not make triggers on {facts.full_name}",
             mend=f'GRANT TRIGGER ON {table} TO "{user}";',
         )
+    if not facts.is_owned:
+        yield Finding(
+            what=f"the role {user} does not own {facts.full_name}: what is written in a session "
+            "with session_replication_role = replica is not seen",
+            mend=f'ALTER TABLE {table} OWNER TO "{user}"; -- or GRANT the owner\'s role to it',
+            is_fatal=False,
+        )
     if facts.is_filtered:
         yield Finding(
             what=f"row security hides rows of {facts.full_name} from the role {user}",
@@ -80,7 +91,7 @@ def _of_table(catalogue: Catalogue, facts: TableFacts) -> Iterator[Finding]:
         yield Finding(
             what=f"{facts.full_name} is partitioned: what is written to a partition by its own "
             "name is not seen",
-            mend="write to the table itself; after ATTACH or DETACH: millstream capture reload",
+            mend="write to the table itself; after such a write: millstream capture reload",
             is_fatal=False,
         )
     deferrable = catalogue.one(DEFERRABLE_KEY, [facts.oid])

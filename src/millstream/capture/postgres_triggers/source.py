@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import Final
 
 from millstream.capture.change import CapturedTable, Change, Quiet, Transaction
-from millstream.capture.postgres.catalogue import Catalogue, TableFacts
+from millstream.capture.postgres.catalogue import Catalogue, TableFacts, split_name
 from millstream.capture.postgres.connection import conninfo_of
 from millstream.capture.postgres.loading import Snapshot
 from millstream.capture.postgres.refusals import translated
@@ -64,7 +64,13 @@ class PostgresTriggerSource:
         self._reader = TableReader(self._catalogue, self._versions, topic_of)
         self._log = ChangeLog(self._reading, capture)
         self._beside = ChangeLog(self._catalogue, capture)
-        self._decoder = ChangeDecoder(self._catalogue, self._reader, self._beside.shape)
+        self._decoder = ChangeDecoder(
+            self._catalogue,
+            self._reader,
+            self._beside.shape,
+            capture=capture,
+            is_captured=self._is_captured,
+        )
         self._confirmed: Position | None = None
         self._whole = NOTHING.position  # all that it saw was handed over
         self._care_at = 0.0
@@ -120,6 +126,10 @@ class PostgresTriggerSource:
         with translated(self._capture):
             return Lag(bytes=None, retained_bytes=self._beside.size_bytes())
 
+    def position_now(self) -> str:
+        with translated(self._capture):
+            return str(self._beside.look(NOTHING)[0].position)
+
     def loader(self) -> TriggerLoader:
         return TriggerLoader(
             self._conninfo,
@@ -166,6 +176,7 @@ class PostgresTriggerSource:
         """
         if not self._log.is_there:
             raise self._gone(after, "its tables are not there any more")
+        self._log.make_functions()
         marks = self._log.marks()
         whole = [mark for mark in marks if after.is_past(mark.position)]
         now, _ = self._log.look(NOTHING)
@@ -225,7 +236,7 @@ class PostgresTriggerSource:
             return []
         self._care_at = time.monotonic() + CARE_EVERY_S
         self._forget()
-        return [facts.full_name for facts in self._facts() if self._log.renew(facts)]
+        return [facts.full_name for facts in self._log.renew(self._facts())]
 
     def _forget(self) -> None:
         """Up to the last mark that was handed over as a whole."""
@@ -238,6 +249,10 @@ class PostgresTriggerSource:
 
     def _facts(self) -> list[TableFacts]:
         return self._catalogue.tables(self._names)
+
+    def _is_captured(self, table: str) -> bool:
+        """By its name: triggers follow a table that is renamed, but our topics have names."""
+        return split_name(table) in map(split_name, self._names)
 
 
 def _reloading(mark: Mark) -> Transaction:

@@ -7,12 +7,13 @@ again. A mark also names tables that are to be loaded anew.
 """
 
 import json
+import re
 import sqlite3
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from millstream.capture.sqlite import trigger_sql
-from millstream.capture.sqlite.catalogue import read_shape, schema_version
+from millstream.capture.sqlite.catalogue import null_when_added, read_shape, schema_version
 from millstream.capture.sqlite.shape import Shape, shape_from_json
 from millstream.capture.sqlite.stored_values import Stored
 from millstream.capture.sqlite.trigger_sql import NOTHING, NOW_MS, Names, name
@@ -23,6 +24,9 @@ SLICE_ROWS = 10_000
 FIXED_COLUMNS = 5
 TRIGGERS = "SELECT name, tbl_name, sql FROM sqlite_master WHERE type = 'trigger'"
 TABLE_NAMED = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?"
+
+# Which shape a trigger of ours was made for: it writes the number into each change.
+SHAPE_OF_TRIGGER = re.compile(r"VALUES \('c', (\d+),")
 
 StoredChange = Sequence[Stored]
 
@@ -147,11 +151,25 @@ class ChangeTable:
         found = self._triggers_on(shape.table)
         if found == wanted:
             return False
+        is_other = self._is_other_to_old_rows(shape, found)
         for trigger in found:
             self._db.execute(f"DROP TRIGGER {name(trigger)}")
         for statement in wanted.values():
             self._db.execute(statement)
-        return not found.keys() >= wanted.keys() or self._has_changes(shape.table, last_mark)
+        is_new = not found.keys() >= wanted.keys()
+        return is_new or is_other or self._has_changes(shape.table, last_mark)
+
+    def _is_other_to_old_rows(self, shape: Shape, triggers: Mapping[str, str]) -> bool:
+        """Whether rows that nobody wrote have other values, or other names for them."""
+        made = SHAPE_OF_TRIGGER.search(triggers.get(self.names.trigger(shape.table, "insert"), ""))
+        if made is None:
+            return True
+        names = [column.name for column in shape.columns]
+        former = [column.name for column in self.shape(int(made[1])).columns]
+        added = names[len(former) :]
+        return names[: len(former)] != former or not {*added} <= null_when_added(
+            self._db, shape.table
+        )
 
     def _drop_strays(self) -> None:
         """A table that got another name took its triggers along, and is not captured any more."""

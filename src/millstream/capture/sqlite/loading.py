@@ -27,6 +27,7 @@ from millstream.capture.sqlite.stored_values import (
     to_text,
 )
 from millstream.capture.sqlite.trigger_sql import Names, name
+from millstream.capture.table_names import split_name
 
 StoredRow = Sequence[Stored]
 WHOLE: Final = -1  # a LIMIT that is none
@@ -124,7 +125,7 @@ def _shape(db: sqlite3.Connection, table: CapturedTable) -> Shape:
 
 
 def _bare(table: CapturedTable) -> str:
-    return table.name.partition(".")[2]
+    return split_name(table.name)[1]
 
 
 def _named(table: CapturedTable) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 
 from millstream.base.schema import DataType, Scalar
 from millstream.capture.change import CapturedColumn, CapturedTable
+from millstream.capture.table_names import full_name
 
 SCHEMA = "main"
 
@@ -66,7 +67,7 @@ def _unique(found: Mapping[str, Any]) -> UniqueColumns:
 
 def captured_table(shape: Shape, topic: str) -> CapturedTable:
     return CapturedTable(
-        name=f"{SCHEMA}.{shape.table}",
+        name=full_name(SCHEMA, shape.table),
         topic=topic,
         columns=tuple(_captured(column) for column in shape.columns),
         key=shape.key,

@@ -30,6 +30,7 @@ from millstream.capture.sqlite.loading import SqliteLoader
 from millstream.capture.sqlite.shape import SCHEMA, Shape, captured_table
 from millstream.capture.sqlite.stored_values import key_values
 from millstream.capture.sqlite.trigger_sql import Names, deleting
+from millstream.capture.table_names import split_name
 from millstream.capture.table_versions import TableVersions
 
 LOOK_EVERY_S = 0.005
@@ -86,6 +87,10 @@ class SqliteSource:
             self._changes.create()
             self._changes.renew_triggers(self._tables)
             return str(self._changes.mark())
+
+    def position_now(self) -> str:
+        with translated(self._path, self._names.capture):
+            return str(self._changes.last_id())
 
     def tables(self) -> list[CapturedTable]:
         with translated(self._path, self._names.capture):
@@ -229,4 +234,6 @@ class SqliteSource:
 
 
 def _bare(table: str) -> str:
-    return table.removeprefix(f"{SCHEMA}.")
+    """A dot is part of the name, but after "main": a capture has one file."""
+    is_whole = not table.startswith((f"{SCHEMA}.", '"'))
+    return table if is_whole else split_name(table, SCHEMA)[1]

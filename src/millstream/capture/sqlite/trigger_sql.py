@@ -196,11 +196,13 @@ class _Triggers:
         return self.shape.key if self.shape.rowid is None else (self.shape.rowid,)
 
     def _noted_row(self, row: str) -> str:
-        """A note is of this row: `row` is OLD, NEW or the table."""
+        """A note is of this row: `row` is OLD, NEW or the table. Columns of notes are qualified:
+        the table may have one of the same name, which would be meant otherwise."""
+        noted = name(self.names.changes)
         if self.shape.rowid is not None:
-            return f"row IS {row}.{name(self.shape.rowid)}"
+            return f"{noted}.row IS {row}.{name(self.shape.rowid)}"
         pairs = zip(self.shape.key, self.shape.key_places, strict=True)
-        return " AND ".join(f"o{place} IS {row}.{name(column)}" for column, place in pairs)
+        return " AND ".join(f"{noted}.o{place} IS {row}.{name(column)}" for column, place in pairs)
 
     def _notes(self) -> str:
         return f"op = '{NOTED}' AND shape = {self.shape_id}"

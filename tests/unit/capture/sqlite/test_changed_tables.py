@@ -54,7 +54,28 @@ def test_a_column_with_another_name_is_a_new_version(file: CapturedFile) -> None
     file.execute("INSERT INTO orders VALUES (2, 'tea', 1)")
     (change,) = file.follow()
     assert change.after == b'{"id":2,"article":"tea","amount":1}'
-    assert (change.table.version, reloads(file)) == (2, [])
+    assert (change.table.version, reloads(file)) == (2, ["main.orders"])
+
+
+@pytest.mark.parametrize(
+    ("added", "loaded"),
+    [
+        ("note TEXT", []),
+        ("note TEXT DEFAULT NULL", []),
+        ("note TEXT DEFAULT 'none'", ["main.orders"]),
+        ("note INTEGER NOT NULL DEFAULT 0", ["main.orders"]),
+        ("note INTEGER AS (amount * 2) VIRTUAL", ["main.orders"]),
+    ],
+)
+def test_a_column_that_old_rows_have_a_value_in_has_its_table_loaded_again(
+    file: CapturedFile, added: str, loaded: list[str]
+) -> None:
+    file.execute("INSERT INTO orders VALUES (1, 'tea', 1)")
+    file.follow()
+    file.execute(f"ALTER TABLE orders ADD COLUMN {added}")
+    file.follow()
+    file.follow()
+    assert reloads(file) == loaded
 
 
 def test_a_column_is_dropped_with_the_triggers_that_name_it(file: CapturedFile) -> None:

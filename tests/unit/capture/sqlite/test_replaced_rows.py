@@ -21,6 +21,14 @@ TABLES = {
     "a column named rowid": (
         "CREATE TABLE t (id INT PRIMARY KEY NOT NULL, u INT UNIQUE, v TEXT, rowid TEXT)"
     ),
+    "columns named as ours": (
+        "CREATE TABLE t (id INTEGER PRIMARY KEY, u INT UNIQUE, v TEXT, row TEXT DEFAULT 1, "
+        "op TEXT DEFAULT '?', shape INT DEFAULT 1, o0 INT DEFAULT 1, n0 INT DEFAULT 1)"
+    ),
+    "ours, without rowid": (
+        "CREATE TABLE t (id TEXT, u INTEGER UNIQUE, v TEXT, o0 INT DEFAULT 1, o2 TEXT DEFAULT 'a', "
+        "op TEXT DEFAULT '?', PRIMARY KEY (v, id)) WITHOUT ROWID"
+    ),
 }
 WRITES = [
     "INSERT OR REPLACE INTO t (id, u, v) VALUES ({id}, {u}, {v})",

@@ -71,7 +71,8 @@ BOOK = "_view"
 CURRENT = "current"
 BOOK_COLUMNS = pa.schema([("nothing", pa.int64())])  # a Delta table has at least one column
 # What Parquet and Spark refuse in the name of a column of a Delta table.
-CHARACTERS_REFUSED = frozenset(" ,;{}()\n\t=")
+# Those of Parquet, and what `deltalake` puts around names in a MERGE without escaping it.
+CHARACTERS_REFUSED = frozenset(" ,;{}()\n\t=`")
 # Other writers of the view are runs of its job that are about to stop, and table maintenance.
 TRIES_MAX = 20
 # A MERGE looks into every file whose bounds meet those of the batch: 23 ms with 8 files, 87 with

@@ -16,7 +16,7 @@ from millstream.views.keys import fitted_bound, key_fitter, key_values
 from millstream.views.sql import Parameters
 from millstream.views.store import BadQuestion, Row
 from millstream.views.stores.postgres.batch import NullParts
-from millstream.views.stores.postgres.catalog import names_of, words
+from millstream.views.stores.postgres.catalog import words
 from millstream.views.stores.postgres.driver import sql
 from millstream.views.stores.postgres.values import parameter, row_reader, type_of
 from millstream.views.table_layout import StoredColumn, TableLayout
@@ -131,7 +131,7 @@ def _asked(columns: Sequence[StoredColumn]) -> sql.Composed:
     """The keys that are asked for, as rows."""
     arrays = [words(f"%s::{type_of(column)}[]") for column in columns]
     return sql.SQL("unnest(%s::int[], {}) AS asked ({}, {})").format(
-        sql.SQL(", ").join(arrays), PLACE, names_of(columns)
+        sql.SQL(", ").join(arrays), PLACE, sql.SQL(", ").join(map(_name, columns))
     )
 
 
@@ -203,7 +203,8 @@ def comparable(column: StoredColumn) -> sql.Composed:
 
 
 def _name(column: StoredColumn) -> sql.Identifier:
-    return sql.Identifier(column.name)
+    """In a statement that has parameters: a % would begin one."""
+    return sql.Identifier(column.name.replace("%", "%%"))
 
 
 # --- bounds of a range, in which null is after every value
