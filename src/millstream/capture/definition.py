@@ -111,7 +111,11 @@ class CaptureDefinition:
 
     def is_outbox(self, table: str) -> bool:
         """By the database's full name of a table, or the last part of it."""
-        return self.outbox is not None and f".{table}".endswith(f".{self.outbox}")
+        return self.outbox is not None and _is_named(table, self.outbox)
+
+    def has_table(self, table: str) -> bool:
+        """By the same rule."""
+        return any(_is_named(table, given) for given in self.tables)
 
     def topic_of(self, table: str, *, without: str) -> str:
         """`shop.orders` for "public.orders" without "public", `shop.sales.orders` for others, and
@@ -135,6 +139,10 @@ class CaptureDefinition:
         found: dict[str, Any] = json.loads(text)
         known = {field.name: found[field.name] for field in fields(cls) if field.name in found}
         return cls(**known | {"tables": tuple(found["tables"])})
+
+
+def _is_named(table: str, given: str) -> bool:
+    return f".{table}".endswith(f".{given}")
 
 
 CHOICES: Mapping[str, tuple[str, ...]] = {

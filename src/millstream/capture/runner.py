@@ -272,15 +272,28 @@ class CaptureRunner:
     @contextlib.contextmanager
     def _opened_loading(self, run: Run) -> Iterator[Loading]:
         with contextlib.closing(SweptTopics(self._client, flush=run.changes.flush)) as topics:
+            tables = run.source.tables()
             loading = Loading(
                 run.source.loader(),
                 topics,
-                tables=[run.changes.know(table).table for table in run.source.tables()],
+                tables=[run.changes.know(table).table for table in tables],
                 states=run.records.loads,
+                gone=gone_tables(run, {table.name for table in tables}),
                 is_past=run.source.is_past,
             )
             with contextlib.closing(loading):
                 yield loading
+
+
+def gone_tables(run: Run, there: set[str]) -> list[CapturedTable]:
+    """Those of the capture that former runs knew, and that are not there now."""
+    return [
+        table
+        for name, table in run.records.tables.items()
+        if name not in there
+        and run.definition.has_table(name)
+        and run.writer.has_topic(table.topic)
+    ]
 
 
 def position_of_now(source: Source) -> str | None:

@@ -98,6 +98,13 @@ class Course:
         else:
             self._begin(table)
 
+    def add_gone(self, table: CapturedTable) -> None:
+        """A table that is not there any more, and whose load did not end: no row of it is left."""
+        if table.key:
+            load = TableLoad(phase=Phase.DONE).truncated(self._ends(table.topic))
+            self.add(table, load)
+            self._courses[table.name].is_saved = False
+
     def reload(self, name: str) -> None:
         """From its start, whatever was loaded of it."""
         known = self._courses[name]
@@ -218,8 +225,9 @@ class Course:
     def _truncate(self, noted: Noted | None, table: CapturedTable) -> None:
         """Every row that was written so far is to be swept: also those of a load that runs."""
         course = self._courses.get(table.name)
-        if course is None:
-            return
+        if course is None:  # dropped before this run began, so that nobody was to load it
+            course = TableCourse(table, TableLoad(phase=Phase.DONE))
+            self._courses[table.name] = course
         if noted is not None:
             self._journal.touch_all(noted, table.name)
             for window in course.windows():

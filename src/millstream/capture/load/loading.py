@@ -13,7 +13,7 @@ from typing import Final, Protocol
 
 from millstream.capture.change import CapturedTable, Change, Message, Transaction
 from millstream.capture.load.course import CHUNK_ROWS_MAX, Course, Due
-from millstream.capture.load.plan import load_from_json
+from millstream.capture.load.plan import is_unfinished, load_from_json
 from millstream.capture.load.progress import LoadProgress
 from millstream.capture.load.table_course import (
     Answer,
@@ -46,7 +46,10 @@ class TopicEnds(Protocol):
 
 
 class Loading:
-    """Of one run of a capture. After an aborted Kafka transaction: close it, and make another."""
+    """Of one run of a capture. After an aborted Kafka transaction: close it, and make another.
+
+    `gone`: tables of the capture that were there once, and are not there now.
+    """
 
     def __init__(
         self,
@@ -55,6 +58,7 @@ class Loading:
         *,
         tables: Sequence[CapturedTable],
         states: Mapping[str, str],
+        gone: Sequence[CapturedTable] = (),
         is_past: Callable[[str, str], bool],
         chunk_rows: int = CHUNK_ROWS_MAX,
         readers: int = READERS,
@@ -70,6 +74,9 @@ class Loading:
             state = states.get(table.name)
             load = load_from_json(table.name, state) if state is not None else None
             self._course.add(table, load)
+        for table in gone:
+            if is_unfinished(table.name, states.get(table.name)):
+                self._course.add_gone(table)
         self._rows_here = 0
 
     def followed(self, transaction: Transaction) -> Iterator[Change | Message]:

@@ -7,7 +7,8 @@ from typing import Any
 from millstream.capture.sqlite.shape import Column, Shape, UniqueColumns
 
 TABLE = "SELECT name FROM sqlite_master WHERE type = 'table' AND name = ? COLLATE NOCASE"
-COLUMNS = 'SELECT name, type, "notnull", pk FROM pragma_table_xinfo(?) WHERE hidden <> 1'
+COLUMNS = """SELECT name, type, "notnull", pk, dflt_value IS NOT NULL OR hidden <> 0
+    FROM pragma_table_xinfo(?) WHERE hidden <> 1"""
 INDEXES = 'SELECT name, origin, partial FROM pragma_index_list(?) WHERE "unique"'
 INDEX_COLUMNS = "SELECT name, coll FROM pragma_index_xinfo(?) WHERE key ORDER BY seqno"
 ROWID_NAMES = ("rowid", "_rowid_", "oid")
@@ -39,8 +40,8 @@ def _shape(db: sqlite3.Connection, table: str) -> Shape:
     return Shape(
         table=table,
         columns=tuple(
-            Column(name, declared, not (notnull or name in required))
-            for name, declared, notnull, _ in columns
+            Column(name, declared, not (notnull or name in required), bool(fills))
+            for name, declared, notnull, _, fills in columns
         ),
         key=key,
         uniques=uniques,
