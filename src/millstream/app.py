@@ -307,10 +307,13 @@ class App(Closing):
         encoding: Encoding = "json",
         message: "GivenMessage | None" = None,
         partitions: int | None = None,
+        debezium: Mapping[str, Any] | None = None,
     ) -> "Topic":
         """Declare a topic of changes as a table: the last value of each key is its row.
 
-        `version_time`: the column that says from when on a row holds, for as-of joins.
+        `version_time`: the column that says from when on a row holds, for as-of joins. `debezium`:
+        how a connector of Debezium writes values (encoding="debezium"), if not by its defaults:
+        {"time": "connect", "decimal": "string", "units": {"created_at": "ms"}}.
         """
         declared = declared_table(
             name,
@@ -320,6 +323,7 @@ class App(Closing):
             encoding=encoding,
             message=message,
             partitions=partitions,
+            debezium=debezium,
         )
         self.catalog.declare(declared)
         return Topic(declared, self)
