@@ -88,6 +88,7 @@ class Transaction(NamedTuple):
     changes: Iterable[Change | Message]
     reloads: tuple[str, ...] = ()
     facts: bytes = b""
+    at_us: int = 0  # `at_ms` in microseconds, where the database tells
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

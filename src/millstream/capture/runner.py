@@ -20,7 +20,9 @@ from millstream.capture.beginning import Run, begin
 from millstream.capture.captures_topic import CapturesTopic, write_wanted
 from millstream.capture.change import CapturedTable
 from millstream.capture.change_writer import ChangeWriter
-from millstream.capture.definition import CaptureDefinition
+from millstream.capture.debezium.records import DebeziumRecords
+from millstream.capture.debezium.values import Modes
+from millstream.capture.definition import BadDefinition, CaptureDefinition
 from millstream.capture.envelope import Envelope
 from millstream.capture.load.loading import Loading
 from millstream.capture.load.sweep import SweptTopics
@@ -255,7 +257,13 @@ class CaptureRunner:
         with contextlib.closing(source), self._opened_avro(definition) as avro:
             envelope = Envelope(capture=self._capture, kind=source.kind, database=source.database)
             changes = ChangeWriter(
-                definition, envelope, writer, known=known, now_ms=self._now_ms, avro=avro
+                definition,
+                envelope,
+                writer,
+                known=known,
+                now_ms=self._now_ms,
+                avro=avro,
+                debezium=debezium_records(definition, source),
             )
             yield Run(definition, records, source, writer, captures, changes)
 
@@ -278,11 +286,28 @@ class CaptureRunner:
                 topics,
                 tables=[run.changes.know(table).table for table in tables],
                 states=run.records.loads,
+                topic_key=run.changes.topic_key,
                 gone=gone_tables(run, {table.name for table in tables}),
                 is_past=run.source.is_past,
             )
             with contextlib.closing(loading):
                 yield loading
+
+
+def debezium_records(definition: CaptureDefinition, source: Source) -> DebeziumRecords | None:
+    if definition.format != "debezium":
+        return None
+    if source.kind != "postgresql":
+        raise BadDefinition(
+            f"the capture {definition.name} cannot write {source.kind} as Debezium does: "
+            "format='debezium' is of PostgreSQL. Leave it out: `millstream capture add`"
+        )
+    return DebeziumRecords(
+        name=definition.prefix,
+        database=source.database,
+        modes=Modes(definition.time_mode, definition.decimal_mode),
+        has_schemas=definition.has_schemas,
+    )
 
 
 def gone_tables(run: Run, there: set[str]) -> list[CapturedTable]:

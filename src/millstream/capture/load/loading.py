@@ -12,7 +12,7 @@ from queue import Empty, SimpleQueue
 from typing import Final, Protocol
 
 from millstream.capture.change import CapturedTable, Change, Message, Transaction
-from millstream.capture.load.course import CHUNK_ROWS_MAX, Course, Due
+from millstream.capture.load.course import CHUNK_ROWS_MAX, Course, Due, TopicKey, same_key
 from millstream.capture.load.plan import is_unfinished, load_from_json
 from millstream.capture.load.progress import LoadProgress
 from millstream.capture.load.table_course import (
@@ -59,12 +59,15 @@ class Loading:
         tables: Sequence[CapturedTable],
         states: Mapping[str, str],
         gone: Sequence[CapturedTable] = (),
+        topic_key: TopicKey = same_key,
         is_past: Callable[[str, str], bool],
         chunk_rows: int = CHUNK_ROWS_MAX,
         readers: int = READERS,
     ) -> None:
         self._loader, self._topics = loader, topics
-        self._course = Course(ends=topics.ends, is_past=is_past, chunk_rows_max=chunk_rows)
+        self._course = Course(
+            ends=topics.ends, is_past=is_past, topic_key=topic_key, chunk_rows_max=chunk_rows
+        )
         self._asks: SimpleQueue[Ask | None] = SimpleQueue()
         self._answers: SimpleQueue[tuple[Ask, Answer | Exception]] = SimpleQueue()
         self._readers_max, self._readers = readers, list[threading.Thread]()

@@ -160,6 +160,7 @@ class Transactions:
             changes,
             reloads,
             b',"lsn":%d' % commit.commit_lsn,
+            commit.at_us,
         )
 
     def _changes(self, transaction: _Open) -> Iterator[Change | Message]:
