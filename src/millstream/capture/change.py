@@ -65,6 +65,12 @@ class Change(NamedTuple):
     unavailable: tuple[str, ...] = ()
 
 
+class PlacedChange(Change):
+    """A change that knows where it is itself in the database's log, for those who ask for it."""
+
+    lsn: int
+
+
 class Message(NamedTuple):
     """What an application wrote into the database's log itself, inside a transaction."""
 

@@ -6,7 +6,7 @@ versions too (`take_notes`).
 """
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from millstream.base.clock import Clock
@@ -22,6 +22,7 @@ from millstream.capture.change import (
 from millstream.capture.debezium.records import DebeziumRecords, DebeziumTable, Order, lsn_of
 from millstream.capture.definition import CaptureDefinition
 from millstream.capture.envelope import (
+    Encoded,
     Envelope,
     Place,
     begin_of,
@@ -44,7 +45,13 @@ logger = logging.getLogger(__name__)
 
 
 class OwnBoundaries:
-    begin_of, end_of = staticmethod(begin_of), staticmethod(end_of)
+    """Those of envelope.py, as `DebeziumRecords` offers its own."""
+
+    def begin_of(self, transaction: Transaction, _first: Change | Message) -> Encoded:
+        return begin_of(transaction)
+
+    def end_of(self, transaction: Transaction, counts: Mapping[str, int]) -> Encoded:
+        return end_of(transaction, counts)
 
 
 OWN_BOUNDARIES = OwnBoundaries()
@@ -184,7 +191,7 @@ class ChangeWriter:
         for seq, change in enumerate(changes):
             if not seq:
                 self._make_boundaries_topic()
-                self._writer.put(topic, *words.begin_of(transaction))
+                self._writer.put(topic, *words.begin_of(transaction, change))
             if isinstance(change, Change):
                 name = change.table.name
                 counts[name] = counts.get(name, 0) + 1
@@ -294,6 +301,7 @@ class ChangeWriter:
                 self._writer.put_everywhere(known.topic, key_of(change), value)
             return
         is_swept = change.op == DELETED and place.transaction_id is None
+        key: bytes | None
         if is_swept and change.key is not None:  # found in the topic, and in its form
             key, value = change.key, debezium.swept(change.key, place)
         else:

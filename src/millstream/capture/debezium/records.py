@@ -12,7 +12,13 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from millstream._version import __version__
-from millstream.capture.change import CapturedTable, Change, Transaction
+from millstream.capture.change import (
+    CapturedTable,
+    Change,
+    Message,
+    PlacedChange,
+    Transaction,
+)
 from millstream.capture.debezium.values import Modes, form_of, unavailable
 from millstream.capture.envelope import Encoded, Place
 
@@ -41,16 +47,21 @@ class DebeziumRecords:
         found = {"schema": schema, "payload": payload} if self.has_schemas else payload
         return _encode(found).encode()
 
-    def begin_of(self, transaction: Transaction) -> Encoded:
-        return self._boundary(transaction, "BEGIN", None)
+    def begin_of(self, transaction: Transaction, first: Change | Message) -> Encoded:
+        """`first`: of its changes, as Debezium says where that is."""
+        return self._boundary(transaction, "BEGIN", lsn_in(first, transaction.commit), None)
 
     def end_of(self, transaction: Transaction, counts: Mapping[str, int]) -> Encoded:
-        return self._boundary(transaction, "END", counts)
+        return self._boundary(transaction, "END", lsn_of(transaction.resume), counts)
 
     def _boundary(
-        self, transaction: Transaction, status: str, counts: Mapping[str, int] | None
+        self,
+        transaction: Transaction,
+        status: str,
+        lsn: int | None,
+        counts: Mapping[str, int] | None,
     ) -> Encoded:
-        about = {"id": transaction_id(transaction.id, transaction.commit)}
+        about = {"id": f"{transaction.id}:{lsn}"}
         tables = [{"data_collection": one, "event_count": many} for one, many in counted(counts)]
         payload = {
             "status": status,
@@ -93,13 +104,15 @@ class DebeziumTable:
         before = self._row(change.before)
         if change.op == "d" and before is None and change.key is not None:
             before = self._whole(self._converted(json.loads(change.key)))
-        return self._encoded(change.op, before, self._after(change), place, last_end, order)
+        lsn = lsn_in(change, place.commit)
+        return self._encoded(change.op, before, self._after(change), place, lsn, last_end, order)
 
     def swept(self, topic_key: bytes, place: Place) -> bytes:
         """A delete of a key that was found in the topic, and is in its form already."""
         found = json.loads(topic_key)
         key = found["payload"] if self._records.has_schemas else found
-        return self._encoded("d", self._whole(key), None, place, None, None)
+        lsn = lsn_of(place.commit)
+        return self._encoded("d", self._whole(key), None, place, lsn, None, None)
 
     def _encoded(
         self,
@@ -107,20 +120,21 @@ class DebeziumTable:
         before: Json,
         after: Json,
         place: Place,
+        lsn: int | None,
         last_end: int | None,
         order: Order | None,
     ) -> bytes:
         block = None
         if order is not None and place.transaction_id is not None:
             block = {
-                "id": transaction_id(place.transaction_id, place.commit),
+                "id": f"{place.transaction_id}:{lsn}",
                 "total_order": order.total,
                 "data_collection_order": order.in_table,
             }
         payload = {
             "before": before,
             "after": after,
-            "source": self._source(op, place, last_end),
+            "source": self._source(place, lsn, last_end),
             "transaction": block,
             "op": op,
             "ts_ms": place.read_ms,
@@ -129,8 +143,7 @@ class DebeziumTable:
         }
         return self._records.encoded(self._value_schema, payload)
 
-    def _source(self, op: str, place: Place, last_end: int | None) -> dict[str, Json]:
-        lsn = lsn_of(place.commit)
+    def _source(self, place: Place, lsn: int | None, last_end: int | None) -> dict[str, Json]:
         is_loaded = place.transaction_id is None
         sequence = [None if last_end is None else str(last_end), None if lsn is None else str(lsn)]
         return {
@@ -173,8 +186,9 @@ class DebeziumTable:
         }
 
 
-def transaction_id(number: str, commit: str) -> str:
-    return f"{number}:{lsn_of(commit)}"
+def lsn_in(change: Change | Message, commit: str) -> int | None:
+    """Of a change; that of its commit, where the change itself does not say."""
+    return change.lsn if isinstance(change, PlacedChange) else lsn_of(commit)
 
 
 def lsn_of(position: str) -> int | None:
