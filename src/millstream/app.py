@@ -35,7 +35,7 @@ from millstream.base.declared import (
 )
 from millstream.base.near_names import did_you_mean, there_are
 from millstream.base.quantity import parse_size
-from millstream.captures import Capture, Captures, Tables
+from millstream.captures import Capture, Captures, Tables, debezium_terms
 from millstream.client_protection import protection_config
 from millstream.declarations import Columns, Duration, columns, declared_table, declared_topic
 from millstream.declared_views import DeclaredViews
@@ -62,7 +62,7 @@ from millstream.settings import ClientSettings, is_given, load
 
 if TYPE_CHECKING:
     from millstream.capture.change_stream import ChangeStream
-    from millstream.capture.definition import AtRetainedMax, Load, Mode
+    from millstream.capture.definition import AtRetainedMax, Format, Load, Mode
     from millstream.eventsourcing.aggregate import Aggregate
     from millstream.eventsourcing.aggregates import Aggregates
     from millstream.eventsourcing.event_store import EventStore
@@ -307,10 +307,13 @@ class App(Closing):
         encoding: Encoding = "json",
         message: "GivenMessage | None" = None,
         partitions: int | None = None,
+        debezium: Mapping[str, Any] | None = None,
     ) -> "Topic":
         """Declare a topic of changes as a table: the last value of each key is its row.
 
-        `version_time`: the column that says from when on a row holds, for as-of joins.
+        `version_time`: the column that says from when on a row holds, for as-of joins. `debezium`:
+        how a connector of Debezium writes values (encoding="debezium"), if not by its defaults:
+        {"time": "connect", "decimal": "string", "units": {"created_at": "ms"}}.
         """
         declared = declared_table(
             name,
@@ -320,6 +323,7 @@ class App(Closing):
             encoding=encoding,
             message=message,
             partitions=partitions,
+            debezium=debezium,
         )
         self.catalog.declare(declared)
         return Topic(declared, self)
@@ -357,6 +361,8 @@ class App(Closing):
         outbox: str | None = None,
         partitions: int | None = None,
         boundaries: bool = True,
+        format: "Format" = "millstream",
+        debezium: Mapping[str, Any] | None = None,
         retained_max: str | int | None = None,
         at_retained_max: "AtRetainedMax" = "warn",
     ) -> Capture:
@@ -367,7 +373,9 @@ class App(Closing):
         called otherwise. `name`: of the capture and its topics, if not the database's. `mode`: log,
         or triggers where the log may not be read. `load`: all, or none of the rows that are there
         already. `outbox`: a table whose rows become events. `partitions`: of the topics that are
-        made. `boundaries`: whether a topic tells where each transaction begins and ends.
+        made. `boundaries`: whether a topic tells where each transaction begins and ends. `format`:
+        of the records, ours or "debezium", for consumers of Debezium's; with `debezium` its modes:
+        {"time": "connect", "decimal": "string", "schemas": True, "truncates": True}.
         `retained_max`: how much of its log the database may keep for this, "10GiB", and
         `at_retained_max`: what is done then, warn, stop or drop.
         """
@@ -381,6 +389,8 @@ class App(Closing):
             outbox=outbox,
             partitions=partitions,
             has_boundaries=boundaries,
+            format=format,
+            **debezium_terms(debezium),
             retained_bytes_max=limit,
             at_retained_max=at_retained_max,
         )

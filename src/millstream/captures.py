@@ -61,6 +61,16 @@ class NoKey(BadDeclaration):
         self.table = table
 
 
+class NotOwnFormat(BadDeclaration):
+    def __init__(self, *, capture: str, table: str) -> None:
+        super().__init__(
+            f"{table}: the capture {capture} writes its topics as Debezium does, for other "
+            "consumers. Declare the topic with its columns, app.table(TOPIC, schema=..., key=..., "
+            "encoding='debezium'), or capture the table once more without format='debezium'"
+        )
+        self.capture, self.table = capture, table
+
+
 class NoArrowFrom(BadDeclaration):
     def __init__(self, *, capture: str, scheme: str) -> None:
         super().__init__(
@@ -130,6 +140,7 @@ class Captures:
     def table(self, name: str) -> DeclaredTable:
         """As a job reads it: by its columns when it was first asked for."""
         if name not in self._found:
+            self._require_own_format(name)
             partitions = self._capture(name).definition.partitions
             self._found[name] = declared_of(self._captured(name, newest=True), partitions)
         return self._found[name]
@@ -139,6 +150,7 @@ class Captures:
     ) -> "ChangeStream":
         from millstream.capture.change_stream import ChangeStream
 
+        self._require_own_format(table)
         topic = self._captured(table, newest=False).topic
         client = dict(self._client_config())
         return ChangeStream(client, topic, since=since, follow=follow, timeout_s=timeout_s)
@@ -171,6 +183,11 @@ class Captures:
             known = [one.name for one in there]
             raise TableNotFound(capture=capture.name, table=table, known=known)
         return found
+
+    def _require_own_format(self, table: str) -> None:
+        capture = self._capture(table)
+        if capture.definition.format == "debezium":
+            raise NotOwnFormat(capture=capture.name, table=table)
 
     def _capture(self, table: str) -> Capture:
         found = self._tables.get(table)
@@ -254,6 +271,25 @@ class Captures:
             CaptureOrder(capture=one.name, client=client, url=self._url(one), once=once)
             for one in self.declared.values()
         ]
+
+
+DEBEZIUM_TERMS: Mapping[str, str] = {
+    "time": "time_mode",
+    "decimal": "decimal_mode",
+    "schemas": "has_schemas",
+    "truncates": "has_truncates",
+}
+
+
+def debezium_terms(given: Mapping[str, Any] | None) -> dict[str, Any]:
+    """As a definition has them."""
+    unknown = sorted(set(given or {}) - set(DEBEZIUM_TERMS))
+    if unknown:
+        raise BadDeclaration(
+            f"app.capture: debezium= has {', '.join(unknown)}: known are "
+            f"{', '.join(DEBEZIUM_TERMS)}"
+        )
+    return {DEBEZIUM_TERMS[name]: value for name, value in (given or {}).items()}
 
 
 def names_of(tables: Tables) -> dict[str, str]:

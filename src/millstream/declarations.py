@@ -3,12 +3,13 @@
 `app.topic("clicks", schema="user STRING, at TIMESTAMP", event_time="at", lateness="10 minutes")`
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from millstream.base.declared import (
     BadDeclaration,
+    DebeziumModes,
     DeclaredTable,
     DeclaredTopic,
     Encoding,
@@ -79,6 +80,7 @@ def declared_table(
     encoding: Encoding = "json",
     message: "GivenMessage | None" = None,
     partitions: int | None = None,
+    debezium: Mapping[str, Any] | None = None,
 ) -> DeclaredTable:
     found, described = _settled(schema, message)
     if found is None:
@@ -91,7 +93,17 @@ def declared_table(
         message=described,
         version_time=version_time,
         partitions=partitions,
+        debezium=_debezium_modes(name, debezium),
     )
+
+
+def _debezium_modes(table: str, given: Mapping[str, Any] | None) -> DebeziumModes:
+    unknown = sorted(set(given or {}) - {"time", "decimal", "units"})
+    if unknown:
+        raise BadDeclaration(
+            f"{table}: debezium= has {', '.join(unknown)}: known are time, decimal and units"
+        )
+    return DebeziumModes(**(given or {}))
 
 
 def _settled(

@@ -30,7 +30,7 @@ from millstream.capture import runner as runner_module
 from millstream.capture.change import Message
 from millstream.capture.change_writer import KeyGained, KeyLost, KeyMoved
 from millstream.capture.control import CaptureControl, CaptureThere, NoSuchCapture, NotItsTable
-from millstream.capture.definition import CaptureDefinition
+from millstream.capture.definition import BadDefinition, CaptureDefinition
 from millstream.capture.envelope import TRUNCATED_KEY
 from millstream.capture.log_writer import LogWriter, RecordTooLarge
 from millstream.capture.position_record import CaptureRecords, Position, position_note, status_note
@@ -739,3 +739,12 @@ def murmur2(data: bytes) -> int:
         h = (h ^ int.from_bytes(rest, "little")) * m & mask
     h = (h ^ h >> 13) * m & mask
     return (h ^ h >> 15) & 0x7FFFFFFF
+
+
+def test_the_format_of_debezium_is_of_postgresql(trial: Trial, tmp_path: Path) -> None:
+    file = tmp_path / "shop.db"
+    with contextlib.closing(sqlite3.connect(file, isolation_level=None)) as database:
+        database.execute("CREATE TABLE orders (id INTEGER PRIMARY KEY)")
+    trial.define(url=f"sqlite:///{file}", format="debezium")
+    with pytest.raises(BadDefinition, match="cannot write sqlite as Debezium does"):
+        CaptureRunner(trial.client, trial.name).run(once=True)

@@ -58,7 +58,7 @@ class Trial:
     def newest(self) -> Rows:
         rows: Rows = {}
         for record in committed_records(self.bootstrap, f"{self.name}.accounts"):
-            key = json.loads(record.key() or b"null")["id"]
+            key = json.loads(record.key() or b"null").get("id")  # a truncate has none
             value = record.value()
             after = None if value is None else json.loads(value)["after"]
             rows.pop(key, None)
@@ -129,6 +129,20 @@ class TestSqlite:
             db.execute("DELETE FROM accounts WHERE id = 7")
             db.execute("COMMIT")
             trial.wait_for(self.rows(db))
+
+    @pytest.mark.parametrize("is_running", [True, False])
+    def test_no_row_is_left_of_a_table_that_is_dropped(
+        self, trial: Trial, db: sqlite3.Connection, is_running: bool
+    ) -> None:
+        with trial.running():
+            trial.wait_for(self.rows(db))
+            if is_running:
+                db.execute("DROP TABLE accounts")
+                trial.wait_for({})
+        if not is_running:
+            db.execute("DROP TABLE accounts")
+            with trial.running():
+                trial.wait_for({})
 
 
 @pytest.fixture(scope="module")

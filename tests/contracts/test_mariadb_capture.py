@@ -117,6 +117,7 @@ class TestMariadbCapture(CaptureSourceContract):
         TypeCase("SMALLINT UNSIGNED", "65535", 65535, Scalar.INT),
         TypeCase("YEAR", "2026", 2026, Scalar.SMALLINT),
         TypeCase("YEAR", "0", 0, Scalar.SMALLINT),
+        TypeCase("YEAR(2)", "99", 1999, Scalar.SMALLINT),
         TypeCase("MEDIUMINT", "-8388608", -8388608, Scalar.INT),
         TypeCase("MEDIUMINT UNSIGNED", "16777215", 16777215, Scalar.INT),
         TypeCase("INT", "-2147483648", -2147483648, Scalar.INT),
@@ -180,6 +181,8 @@ class TestMariadbCapture(CaptureSourceContract):
         TypeCase("MEDIUMBLOB", "''", "", Scalar.BINARY),
         TypeCase("ENUM('tea','rye','é''s')", "'é''s'", "é's", Scalar.STRING),
         TypeCase("ENUM('été','b') CHARACTER SET latin1", "'été'", "été", Scalar.STRING),
+        TypeCase("ENUM('a\\\\b','c\\nd')", "1", "a\\b", Scalar.STRING),
+        TypeCase("SET('a\\\\b','c\\nd')", "3", ["a\\b", "c\nd"], ListOf(Scalar.STRING)),
         TypeCase("SET('a','b','c')", "'c,a'", ["a", "c"], ListOf(Scalar.STRING)),
         TypeCase("SET('a','b')", "''", [], ListOf(Scalar.STRING)),
         TypeCase(
@@ -195,6 +198,8 @@ class TestMariadbCapture(CaptureSourceContract):
             Scalar.STRING,
         ),
         TypeCase("INET6", "'2001:db8::ff00:42:8329'", "2001:db8::ff00:42:8329", Scalar.STRING),
+        TypeCase("INET6", "'::ffff:192.0.2.1'", "::ffff:192.0.2.1", Scalar.STRING),
+        TypeCase("INET6", "'1:0:2:3:4:5:6:7'", "1::2:3:4:5:6:7", Scalar.STRING),
         TypeCase("INET4", "'10.0.0.0'", "10.0.0.0", Scalar.STRING),
         TypeCase(
             "POINT",
@@ -302,6 +307,14 @@ class TestValues:
             ("UUID", ["UUID()", "UUID()", "UUID()"]),
             ("VARCHAR(9) CHARACTER SET latin1", ["'é'", "'z'", "'a\"'"]),
             ("TIME(1)", ["'-10:00:00.5'", "'900:00'"]),
+            ("YEAR(2)", ["'70'", "'99'", "'00'", "'69'"]),
+            ("VARCHAR(9) CHARACTER SET ucs2", ["'é'", "'z'", "'a'"]),
+            ("VARCHAR(9) CHARACTER SET utf16le", ["'é'", "'z'", "'a'"]),
+            ("VARCHAR(9) CHARACTER SET utf32", ["'é'", "'z'", "'a'"]),
+            ("VARCHAR(9) COLLATE utf8mb4_unicode_ci", ["'é'", "'z'", "'a'"]),
+            ("SET('a\\\\b','c')", ["1", "2", "3"]),
+            ("INET4", ["'10.0.0.0'", "'9.0.0.1'"]),
+            ("INET6", ["'::1.2.3.4'", "'::ffff:1.2.3.4'", "'1:0:2:3:4:5:6:7'", "'::'"]),
         ],
     )
     def test_chunks_go_on_in_a_key_of_any_type(
@@ -318,6 +331,12 @@ class TestValues:
             ]
         assert len(set(one_by_one)) == len(one_by_one) == len(literals)
         assert sorted(side_by_side) == sorted(one_by_one)
+        with closing(following(shop, "keyed", "marks")) as followed:  # the stream's keys are those
+            shop.execute("DELETE FROM keyed")
+            followed.catch_up()
+            assert sorted(str(one.key) for one in followed.changes()) == sorted(
+                str(key) for key, _ in one_by_one
+            )
 
     def test_a_value_of_many_megabytes_arrives(self, shop: MariadbDatabase) -> None:
         shop.execute("CREATE TABLE large (id INT PRIMARY KEY, data LONGBLOB)")
@@ -377,12 +396,21 @@ class TestStatements:
             ("ALTER TABLE orders ADD COLUMN note INT NOT NULL", True),
             ("ALTER TABLE orders ADD COLUMN twice INT AS (amount * 2) VIRTUAL", True),
             ("ALTER TABLE orders DROP COLUMN amount", False),
+            ("ALTER TABLE orders DROP COLUMN amount, ADD COLUMN amount INT", True),
             ("ALTER TABLE orders RENAME COLUMN amount TO pieces", True),
+            ("ALTER TABLE orders CHANGE amount pieces INT", True),
             ("ALTER TABLE orders MODIFY amount DECIMAL(10,2)", True),
+            ("ALTER TABLE orders MODIFY amount INT NOT NULL", True),
+            ("ALTER TABLE orders CONVERT TO CHARACTER SET latin1", True),
+            ("ALTER TABLE orders DROP PRIMARY KEY, ADD PRIMARY KEY (item)", True),
+            ("ALTER TABLE orders ADD SYSTEM VERSIONING", True),
+            ("ALTER IGNORE TABLE orders ADD UNIQUE (amount)", True),
+            ("ALTER TABLE orders ALTER amount SET DEFAULT 5", False),
             ("ALTER TABLE orders ADD INDEX (amount)", False),
             ("CREATE INDEX by_amount ON orders (amount)", False),
             ("ALTER TABLE orders PARTITION BY HASH (id) PARTITIONS 2", True),
-            ("RENAME TABLE orders TO old_orders", True),
+            ("SET STATEMENT lock_wait_timeout = 5 FOR ALTER TABLE orders MODIFY item TEXT", True),
+            ("RENAME TABLE orders TO old, old TO orders", True),
         ],
     )
     def test_a_table_whose_rows_changed_unseen_is_to_be_loaded_anew(
@@ -392,6 +420,63 @@ class TestStatements:
         followed.catch_up()
         assert reloads(followed) == ([(f"{shop.name}.orders",)] if must_reload else [])
 
+    @pytest.mark.parametrize(
+        ("former", "statement"),
+        [
+            ("ENUM('a','b')", "MODIFY c ENUM('b','a')"),
+            ("ENUM('a','b')", "MODIFY c ENUM('x','b')"),
+            ("INT AS (amount * 2) VIRTUAL", "MODIFY c INT AS (amount * 3) VIRTUAL"),
+            ("INT AS (amount * 2) STORED", "MODIFY c INT AS (amount * 3) STORED"),
+        ],
+    )
+    def test_a_column_with_another_meaning_has_its_table_loaded_anew(
+        self, shop: MariadbDatabase, former: str, statement: str
+    ) -> None:
+        shop.execute(f"ALTER TABLE orders ADD COLUMN c {former}")
+        with closing(following(shop, "orders", "marks")) as followed:
+            shop.execute(f"ALTER TABLE orders {statement}")
+            followed.catch_up()
+            assert reloads(followed) == [(f"{shop.name}.orders",)]
+
+    def test_a_column_that_was_there_once_and_is_added_again_has_its_table_loaded_anew(
+        self, shop: MariadbDatabase, followed: Followed
+    ) -> None:
+        """Whether the capture looks between the two statements, or after both."""
+        shop.execute("INSERT INTO orders VALUES (1, 'tea', 1)")
+        followed.catch_up()
+        for is_between in (True, False):
+            shop.execute("ALTER TABLE orders DROP COLUMN amount")
+            if is_between:
+                followed.catch_up()
+            before = len(reloads(followed))
+            shop.execute("ALTER TABLE orders ADD COLUMN amount INT")
+            followed.catch_up()
+            assert reloads(followed)[before:] == [(f"{shop.name}.orders",)]
+
+    def test_a_type_that_was_changed_and_changed_back_has_its_table_loaded_anew(
+        self, shop: MariadbDatabase, followed: Followed
+    ) -> None:
+        shop.execute(
+            "SET sql_mode = ''",
+            "INSERT INTO orders VALUES (1, 'tea', 1000)",
+            "ALTER TABLE orders MODIFY amount TINYINT",
+            "ALTER TABLE orders MODIFY amount INT",
+        )
+        followed.catch_up()
+        assert set(reloads(followed)) == {(f"{shop.name}.orders",)}
+
+    def test_a_table_that_is_added_and_altered_before_its_first_change_is_loaded_anew(
+        self, shop: MariadbDatabase, followed: Followed
+    ) -> None:
+        shop.execute("CREATE TABLE items (id INTEGER PRIMARY KEY)", "INSERT INTO items VALUES (1)")
+        followed.catch_up()
+        followed.source.add_tables(["items"])
+        with closing(followed.source.loader()) as loader:
+            list(chunks_of(loader, table_named(followed.source, "items"), 10))
+        shop.execute("ALTER TABLE items ADD COLUMN note INT DEFAULT 5")
+        followed.catch_up()
+        assert reloads(followed) == [(f"{shop.name}.items",)]
+
     @pytest.mark.parametrize("setting", ["binlog_format = STATEMENT", "binlog_row_image = MINIMAL"])
     def test_a_session_that_does_not_log_whole_rows_makes_its_tables_load_anew(
         self, shop: MariadbDatabase, followed: Followed, setting: str
@@ -400,6 +485,86 @@ class TestStatements:
         shop.execute(f"SET {setting}", "UPDATE orders SET amount = 2", session="other")
         assert followed.catch_up() == [order("c", 1, "tea", 1)]
         assert reloads(followed) == [(f"{shop.name}.orders",)]
+
+
+class TestTablesThatGo:
+    """What is gone must be told, also if the run had no row of it."""
+
+    GOES: ClassVar[Sequence[str]] = (
+        "DROP TABLE orders",
+        "TRUNCATE TABLE orders",
+        f"{ORDERS_ANEW}",
+        "RENAME TABLE orders TO old_orders",
+        "ALTER TABLE orders RENAME TO old_orders",
+        "DROP DATABASE {0}",
+    )
+
+    @pytest.mark.parametrize("statement", GOES)
+    def test_a_table_without_a_change_in_this_run_is_truncated(
+        self, shop: MariadbDatabase, followed: Followed, statement: str
+    ) -> None:
+        followed.catch_up()
+        shop.execute(statement.format(shop.name))
+        shop_again(shop)
+        assert followed.catch_up() == [Seen("orders", "t", None, None)]
+
+    @pytest.mark.parametrize("statement", GOES)
+    def test_a_table_that_went_while_the_capture_rested_is_truncated(
+        self, shop: MariadbDatabase, followed: Followed, statement: str
+    ) -> None:
+        known = followed.source.tables()
+        followed.close()
+        shop.execute(statement.format(shop.name))
+        shop_again(shop)
+        source = shop.source("orders", "marks", known=known)
+        with closing(Followed(shop, source, followed.position)) as second:
+            assert second.catch_up() == [Seen("orders", "t", None, None)]
+
+    def test_a_database_that_is_gone_can_be_read_about(
+        self, shop: MariadbDatabase, followed: Followed
+    ) -> None:
+        known = followed.source.tables()
+        followed.close()
+        shop.execute(f"DROP DATABASE {shop.name}")
+        source = shop.source("orders", "marks", known=known)
+        second = Followed(shop, source, followed.position)
+        with closing(second):
+            second.read_until(lambda: len(second.transactions) == 1)
+            assert {(short(one.table), one.op) for one in second.transactions[0][1]} == {
+                ("orders", "t"),
+                ("marks", "t"),
+            }
+        shop_again(shop)
+
+    def test_a_table_that_was_added_and_loaded_is_truncated(
+        self, shop: MariadbDatabase, followed: Followed
+    ) -> None:
+        shop.execute("CREATE TABLE items (id INTEGER PRIMARY KEY)", "INSERT INTO items VALUES (1)")
+        followed.catch_up()
+        followed.source.add_tables(["items"])
+        with closing(followed.source.loader()) as loader:
+            list(chunks_of(loader, table_named(followed.source, "items"), 10))
+        shop.execute("DROP TABLE items")
+        assert followed.catch_up() == [Seen("items", "t", None, None)]
+
+    def test_a_table_that_changes_its_name_and_comes_back_is_loaded_anew(
+        self, shop: MariadbDatabase, followed: Followed
+    ) -> None:
+        followed.catch_up()
+        shop.execute("RENAME TABLE orders TO old_orders")
+        assert followed.catch_up() == [Seen("orders", "t", None, None)]
+        shop.execute("RENAME TABLE old_orders TO orders")
+        followed.catch_up()
+        assert reloads(followed) == [(f"{shop.name}.orders",)]
+
+
+def shop_again(shop: MariadbDatabase) -> None:
+    """A database and its table of marks, where they are gone."""
+    with closing(shop.server.connect()) as connection, connection.cursor() as cursor:
+        cursor.execute(f"CREATE DATABASE IF NOT EXISTS {shop.name} CHARACTER SET utf8mb4")
+        cursor.execute(f"USE {shop.name}")
+        cursor.execute(MARKS.replace("TABLE", "TABLE IF NOT EXISTS"))
+    shop.forget_sessions()
 
 
 class TestTransactions:

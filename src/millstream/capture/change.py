@@ -65,6 +65,12 @@ class Change(NamedTuple):
     unavailable: tuple[str, ...] = ()
 
 
+class PlacedChange(Change):
+    """A change that knows where it is itself in the database's log, for those who ask for it."""
+
+    lsn: int
+
+
 class Message(NamedTuple):
     """What an application wrote into the database's log itself, inside a transaction."""
 
@@ -88,6 +94,7 @@ class Transaction(NamedTuple):
     changes: Iterable[Change | Message]
     reloads: tuple[str, ...] = ()
     facts: bytes = b""
+    at_us: int = 0  # `at_ms` in microseconds, where the database tells
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

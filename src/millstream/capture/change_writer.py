@@ -6,7 +6,7 @@ versions too (`take_notes`).
 """
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from millstream.base.clock import Clock
@@ -19,8 +19,10 @@ from millstream.capture.change import (
     Message,
     Transaction,
 )
+from millstream.capture.debezium.records import DebeziumRecords, DebeziumTable, Order, lsn_of
 from millstream.capture.definition import CaptureDefinition
 from millstream.capture.envelope import (
+    Encoded,
     Envelope,
     Place,
     begin_of,
@@ -42,6 +44,17 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
+class OwnBoundaries:
+    """Those of envelope.py, as `DebeziumRecords` offers its own."""
+
+    def begin_of(self, transaction: Transaction, _first: Change | Message) -> Encoded:
+        return begin_of(transaction)
+
+    def end_of(self, transaction: Transaction, counts: Mapping[str, int]) -> Encoded:
+        return end_of(transaction, counts)
+
+
+OWN_BOUNDARIES = OwnBoundaries()
 # What waits to be encoded together: then the price of a call is shared.
 AVRO_RECORDS_MAX = 1_000
 
@@ -107,6 +120,7 @@ class KnownTable(NamedTuple):
     source: bytes
     is_outbox: bool
     avro: "AvroValues | None"
+    debezium: DebeziumTable | None = None
 
 
 class Waiting(NamedTuple):
@@ -130,8 +144,12 @@ class ChangeWriter:
         known: Iterable[CapturedTable],
         now_ms: Clock,
         avro: "AvroSchemas | None" = None,
+        debezium: DebeziumRecords | None = None,
     ) -> None:
         self._definition, self._envelope, self._writer = definition, envelope, writer
+        self._debezium = debezium
+        self._last_end: int | None = None  # of the transaction before, as Debezium tells it
+        self._orders: dict[str, int] = {}  # changes of each table in this transaction
         self._now_ms, self._avro = now_ms, avro
         self._waiting: list[Waiting] = []
         noted = list(known)
@@ -149,8 +167,17 @@ class ChangeWriter:
     ) -> int:
         """How many changes it had."""
         place = place_of(transaction, read_ms=read_ms)
-        if self._definition.has_boundaries:
-            return self._write_between_boundaries(transaction, changes, place)
+        self._orders = {}
+        count = (
+            self._write_between_boundaries(transaction, changes, place)
+            if self._definition.has_boundaries
+            else self._write_all(changes, place)
+        )
+        if self._debezium is not None:
+            self._last_end = lsn_of(transaction.resume)
+        return count
+
+    def _write_all(self, changes: Iterable[Change | Message], place: Place) -> int:
         write, seq = self._write, -1
         for seq, change in enumerate(changes):
             write(change, place, seq)
@@ -159,17 +186,18 @@ class ChangeWriter:
     def _write_between_boundaries(
         self, transaction: Transaction, changes: Iterable[Change | Message], place: Place
     ) -> int:
-        topic, counts, seq = self._definition.transactions_topic, dict[str, int](), -1
+        topic, counts, seq = self._definition.transactions_topic, self._orders, -1
+        words = self._debezium or OWN_BOUNDARIES
         for seq, change in enumerate(changes):
             if not seq:
                 self._make_boundaries_topic()
-                self._writer.put(topic, *begin_of(transaction))
+                self._writer.put(topic, *words.begin_of(transaction, change))
             if isinstance(change, Change):
                 name = change.table.name
                 counts[name] = counts.get(name, 0) + 1
             self._write(change, place, seq)
         if seq >= 0:
-            self._writer.put(topic, *end_of(transaction, counts))
+            self._writer.put(topic, *words.end_of(transaction, counts))
         return seq + 1
 
     def write_again(self, change: Change, transaction: Transaction, seq: int) -> None:
@@ -221,7 +249,15 @@ class ChangeWriter:
         is_outbox = self._definition.is_outbox(table.name)
         avro = self._avro.values_of(table) if self._avro and not is_outbox else None
         source = self._envelope.source_of(table)
-        return KnownTable(given, table, table.topic, source, is_outbox, avro)
+        debezium = self._debezium.table(table) if self._debezium and not is_outbox else None
+        return KnownTable(given, table, table.topic, source, is_outbox, avro, debezium)
+
+    def topic_key(self, table: CapturedTable, key: bytes) -> bytes:
+        """The key of a change as it is in the topic."""
+        if self._debezium is None:
+            return key
+        debezium = self.know(table).debezium
+        return key if debezium is None else debezium.topic_key(key)
 
     def _require_keyed_as_before(self, table: CapturedTable) -> None:
         """A topic is of rows with one key, or of rows without."""
@@ -244,6 +280,8 @@ class ChangeWriter:
         known = self._tables.get(id(change.table)) or self.know(change.table)
         if known.is_outbox:
             return self._write_event(change)
+        if known.debezium is not None:
+            return self._write_debezium(known, known.debezium, change, place, seq)
         value = value_of(change, known.source, place, seq)
         if known.avro is not None:
             return self._wait(known, change, key_of(change), value)
@@ -253,6 +291,30 @@ class ChangeWriter:
         if change.op == DELETED and has_tombstone(change):
             self._writer.put(known.topic, change.key, None)
         return None
+
+    def _write_debezium(
+        self, known: KnownTable, debezium: DebeziumTable, change: Change, place: Place, seq: int
+    ) -> None:
+        if change.op == TRUNCATED:
+            if self._definition.has_truncates:
+                value = debezium.value(change, place, self._last_end, self._order(known, seq))
+                self._writer.put_everywhere(known.topic, key_of(change), value)
+            return
+        is_swept = change.op == DELETED and place.transaction_id is None
+        key: bytes | None
+        if is_swept and change.key is not None:  # found in the topic, and in its form
+            key, value = change.key, debezium.swept(change.key, place)
+        else:
+            key = None if change.key is None else debezium.topic_key(change.key)
+            value = debezium.value(change, place, self._last_end, self._order(known, seq))
+        self._writer.put(known.topic, key, value)
+        if has_tombstone(change):
+            self._writer.put(known.topic, key, None)
+
+    def _order(self, known: KnownTable, seq: int) -> Order | None:
+        if not self._definition.has_boundaries:
+            return None
+        return Order(seq + 1, self._orders.get(known.table.name, 0))
 
     def _wait(self, known: KnownTable, change: Change, key: bytes | None, value: bytes) -> None:
         self._waiting.append(Waiting(known, key, value, change.op == TRUNCATED))

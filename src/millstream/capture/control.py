@@ -30,7 +30,10 @@ from millstream.capture.position_record import (
 from millstream.capture.table_names import is_named
 
 # What the records of a capture's topics depend on.
-FIXED = ("mode", "topic_prefix", "encoding", "outbox")
+FIXED = (
+    *("mode", "topic_prefix", "encoding", "outbox"),
+    *("format", "time_mode", "decimal_mode", "has_schemas"),
+)
 
 
 class NoSuchCapture(Rejected):

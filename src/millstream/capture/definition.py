@@ -12,6 +12,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal, get_args
 from urllib.parse import quote, urlsplit
 
+from millstream.base.declared import DECIMAL_MODES, TIME_MODES
 from millstream.base.errors import Rejected
 from millstream.capture.table_names import is_named
 
@@ -19,6 +20,7 @@ Mode = Literal["log", "triggers"]
 AtRetainedMax = Literal["warn", "stop", "drop"]
 Load = Literal["all", "none"]
 Encoding = Literal["json", "avro"]
+Format = Literal["millstream", "debezium"]
 
 # A part of topic names: what Kafka allows there, without the dot that separates the parts.
 NAME = re.compile(r"[A-Za-z0-9_-]{1,100}")
@@ -26,6 +28,7 @@ NOT_IN_A_TOPIC = re.compile(r"[^A-Za-z0-9._-]")
 HOST = re.compile(r"(\[[^]]*\]|[^:[\]]*)(:\d*)?")
 # Topics of a capture that are of no table.
 TRANSACTIONS, MESSAGES = "transactions", "messages"
+TRANSACTION = "transaction"  # as Debezium calls it
 VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
@@ -80,6 +83,13 @@ class CaptureDefinition:
     outbox: str | None = None
     has_boundaries: bool = True  # of transactions, on a topic of their own
     encoding: Encoding = "json"
+    format: Format = "millstream"
+    # Of the format "debezium": its time.precision.mode and decimal.handling.mode, whether records
+    # have schemas as its JsonConverter writes them, and whether truncates are written.
+    time_mode: str = "adaptive"
+    decimal_mode: str = "precise"
+    has_schemas: bool = False
+    has_truncates: bool = False
     retained_bytes_max: int | None = None
     at_retained_max: AtRetainedMax = "warn"
 
@@ -95,6 +105,10 @@ class CaptureDefinition:
                 raise BadDefinition(
                     f"{self.name}: {field}={getattr(self, field)!r}: one of {', '.join(allowed)}"
                 )
+        if self.format == "debezium" and self.encoding != "json":
+            raise BadDefinition(
+                f"{self.name}: format='debezium' is written as JSON: leave out encoding="
+            )
         if self.outbox is not None and self.outbox not in self.tables:
             raise BadDefinition(f"{self.name}: the outbox {self.outbox} is none of its tables")
 
@@ -104,7 +118,8 @@ class CaptureDefinition:
 
     @property
     def transactions_topic(self) -> str:
-        return f"{self.prefix}.{TRANSACTIONS}"
+        is_debezium = self.format == "debezium"
+        return f"{self.prefix}.{TRANSACTION if is_debezium else TRANSACTIONS}"
 
     @property
     def messages_topic(self) -> str:
@@ -114,10 +129,15 @@ class CaptureDefinition:
         """By the database's full name of a table, or the last part of it."""
         return self.outbox is not None and is_named(table, self.outbox)
 
+    def has_table(self, table: str) -> bool:
+        """By the same rule."""
+        return any(is_named(table, given) for given in self.tables)
+
     def topic_of(self, table: str, *, without: str) -> str:
         """`shop.orders` for "public.orders" without "public", `shop.sales.orders` for others, and
-        `shop.public.messages` where the short one is not the table's."""
-        short = table.removeprefix(f"{without}.")
+        `shop.public.messages` where the short one is not the table's. Debezium's topics have the
+        whole name."""
+        short = table if self.format == "debezium" else table.removeprefix(f"{without}.")
         named = table if short in (TRANSACTIONS, MESSAGES) else short
         return f"{self.prefix}.{NOT_IN_A_TOPIC.sub('_', named)}"
 
@@ -142,6 +162,9 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "mode": get_args(Mode),
     "load": get_args(Load),
     "encoding": get_args(Encoding),
+    "format": get_args(Format),
+    "time_mode": tuple(TIME_MODES),
+    "decimal_mode": DECIMAL_MODES,
     "at_retained_max": get_args(AtRetainedMax),
 }
 

@@ -47,7 +47,7 @@ class Place:
     """What all records of one transaction say of it. Rows of the initial load have none: they were
     so when the stream was at `commit`."""
 
-    __slots__ = ("middle", "read")
+    __slots__ = ("at_us", "commit", "middle", "read", "read_ms", "transaction_id")
 
     def __init__(
         self,
@@ -57,7 +57,10 @@ class Place:
         read_ms: int,
         transaction_id: str | None = None,
         facts: bytes = b"",
+        at_us: int = 0,
     ) -> None:
+        self.commit, self.transaction_id = commit, transaction_id
+        self.at_us, self.read_ms = at_us or at_ms * 1_000, read_ms
         transaction = NULL if transaction_id is None else _quoted(transaction_id)
         known = (at_ms, transaction, _quoted(commit), facts)
         self.middle = b'"ts_ms":%d,"txId":%b,"commit":%b%b,"seq":' % known
@@ -91,8 +94,10 @@ class Envelope:
 
 
 def place_of(transaction: Transaction, *, read_ms: int) -> Place:
-    commit, _, number, at_ms, _, _, facts = transaction
-    return Place(commit, at_ms=at_ms, read_ms=read_ms, transaction_id=number, facts=facts)
+    commit, _, number, at_ms, _, _, facts, at_us = transaction
+    return Place(
+        commit, at_ms=at_ms, read_ms=read_ms, transaction_id=number, facts=facts, at_us=at_us
+    )
 
 
 def value_of(change: Change, source: bytes, place: Place, seq: int) -> bytes:

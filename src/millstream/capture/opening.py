@@ -64,7 +64,8 @@ def open_source(
 def _postgres(definition: CaptureDefinition, url: str, known: Known) -> Source:
     from millstream.capture.postgres.source import PostgresSource
 
-    return PostgresSource(url, **_told(definition, "public", known))
+    keeps_lsn = definition.format == "debezium"
+    return PostgresSource(url, keeps_lsn=keeps_lsn, **_told(definition, "public", known))
 
 
 def _postgres_triggers(definition: CaptureDefinition, url: str, known: Known) -> Source:

@@ -20,7 +20,9 @@ from millstream.capture.beginning import Run, begin
 from millstream.capture.captures_topic import CapturesTopic, write_wanted
 from millstream.capture.change import CapturedTable
 from millstream.capture.change_writer import ChangeWriter
-from millstream.capture.definition import CaptureDefinition
+from millstream.capture.debezium.records import DebeziumRecords
+from millstream.capture.debezium.values import Modes
+from millstream.capture.definition import BadDefinition, CaptureDefinition
 from millstream.capture.envelope import Envelope
 from millstream.capture.load.loading import Loading
 from millstream.capture.load.sweep import SweptTopics
@@ -285,7 +287,13 @@ class CaptureRunner:
         with contextlib.closing(source), self._opened_avro(definition) as avro:
             envelope = Envelope(capture=self._capture, kind=source.kind, database=source.database)
             changes = ChangeWriter(
-                definition, envelope, writer, known=known, now_ms=self._now_ms, avro=avro
+                definition,
+                envelope,
+                writer,
+                known=known,
+                now_ms=self._now_ms,
+                avro=avro,
+                debezium=debezium_records(definition, source),
             )
             yield Run(definition, records, source, writer, captures, changes)
 
@@ -302,11 +310,14 @@ class CaptureRunner:
     @contextlib.contextmanager
     def _opened_loading(self, run: Run) -> Iterator[Loading]:
         with contextlib.closing(SweptTopics(self._client, flush=run.changes.flush)) as topics:
+            tables = run.source.tables()
             loading = Loading(
                 run.source.loader(),
                 topics,
-                tables=[run.changes.know(table).table for table in run.source.tables()],
+                tables=[run.changes.know(table).table for table in tables],
                 states=run.records.loads,
+                topic_key=run.changes.topic_key,
+                gone=gone_tables(run, {table.name for table in tables}),
                 is_past=run.source.is_past,
             )
             with contextlib.closing(loading):
@@ -316,6 +327,33 @@ class CaptureRunner:
 def last_error(records: CaptureRecords) -> str:
     """Of the run before: it is shown until this one has written something, as it may break too."""
     return str((records.status or {}).get("error", ""))
+
+
+def debezium_records(definition: CaptureDefinition, source: Source) -> DebeziumRecords | None:
+    if definition.format != "debezium":
+        return None
+    if source.kind != "postgresql":
+        raise BadDefinition(
+            f"the capture {definition.name} cannot write {source.kind} as Debezium does: "
+            "format='debezium' is of PostgreSQL. Leave it out: `millstream capture add`"
+        )
+    return DebeziumRecords(
+        name=definition.prefix,
+        database=source.database,
+        modes=Modes(definition.time_mode, definition.decimal_mode),
+        has_schemas=definition.has_schemas,
+    )
+
+
+def gone_tables(run: Run, there: set[str]) -> list[CapturedTable]:
+    """Those of the capture that former runs knew, and that are not there now."""
+    return [
+        table
+        for name, table in run.records.tables.items()
+        if name not in there
+        and run.definition.has_table(name)
+        and run.writer.has_topic(table.topic)
+    ]
 
 
 def position_of_now(source: Source) -> str | None:

@@ -111,6 +111,41 @@ def add(
     encoding: Annotated[
         str, typer.Option(metavar="FORM", help="Of the records: json or avro.")
     ] = "json",
+    format: Annotated[
+        str,
+        typer.Option(
+            metavar="FORMAT", help="Format of the records: millstream or debezium (PostgreSQL)."
+        ),
+    ] = "millstream",
+    time_mode: Annotated[
+        str,
+        typer.Option(
+            metavar="MODE",
+            help="time.precision.mode of --format debezium: adaptive, adaptive_time_microseconds, "
+            "connect, isostring, microseconds or nanoseconds.",
+        ),
+    ] = "adaptive",
+    decimal_mode: Annotated[
+        str,
+        typer.Option(
+            metavar="MODE",
+            help="decimal.handling.mode of --format debezium: precise, double or string.",
+        ),
+    ] = "precise",
+    schemas: Annotated[
+        bool,
+        typer.Option(
+            "--schemas/--no-schemas",
+            help="Write a schema with each key and value of --format debezium.",
+        ),
+    ] = False,
+    truncates: Annotated[
+        bool,
+        typer.Option(
+            "--truncates/--no-truncates",
+            help="Write truncates (op t) with --format debezium, not only the deletes of the rows.",
+        ),
+    ] = False,
     retained_max: Annotated[
         str | None,
         typer.Option(
@@ -158,6 +193,11 @@ def add(
         partitions=partitions,
         has_boundaries=boundaries,
         encoding=encoding,  # type: ignore[arg-type]  # checked there
+        format=format,  # type: ignore[arg-type]  # checked there
+        time_mode=time_mode,
+        decimal_mode=decimal_mode,
+        has_schemas=schemas,
+        has_truncates=truncates,
         retained_bytes_max=_size(retained_max),
         at_retained_max=at_retained_max,  # type: ignore[arg-type]  # checked there
     )

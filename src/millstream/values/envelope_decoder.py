@@ -15,22 +15,26 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from millstream.base.declared import DebeziumModes
 from millstream.base.schema import Field, ListOf, Scalar, Schema, Struct
 from millstream.schemas.arrow_types import nullable_arrow_schema
+from millstream.values.debezium_rows import OURS, UnfitValue, own_envelope
 from millstream.values.decoder import Bad, Decoded
 from millstream.values.json_decoder import JsonDecoder
 
 DELETED: Final = "d"
 TRUNCATED: Final = "t"
 COMING: Final = pa.array(["c", "u", "r"])
+PASSED: Final = b'{"op":"t"}'  # instead of a change that cannot be read: it is told as bad
+DEBEZIUM_DEFAULTS: Final = DebeziumModes()
 OPS: Final = pa.array(["c", "u", "r", DELETED, TRUNCATED])
 
 
 class EnvelopeDecoder:
     """`schema` is that of the table's rows. The database has seen to what is NOT NULL."""
 
-    def __init__(self, schema: Schema) -> None:
-        self.schema = schema
+    def __init__(self, schema: Schema, modes: DebeziumModes = DEBEZIUM_DEFAULTS) -> None:
+        self.schema, self.modes = schema, modes
         self.arrow_schema = nullable_arrow_schema(schema)
         row = Struct(tuple(replace(field, nullable=True) for field in schema))
         self._envelopes = JsonDecoder(
@@ -45,13 +49,15 @@ class EnvelopeDecoder:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """By what it was made of: Spark sends it to its workers."""
-        return EnvelopeDecoder, (self.schema,)
+        return EnvelopeDecoder, (self.schema, self.modes)
 
     def decode(self, values: pa.BinaryArray) -> Decoded:
+        values, unfit = self._in_own_forms(values)
         read = self._envelopes.decode(values)
         op, after, unavailable = read.batch.columns
         named = {bad.row for bad in read.bad}
-        bad = [one for one in self._unsound(op, after, unavailable) if one.row not in named]
+        found = [*self._unsound(op, after, unavailable), *unfit]
+        bad = [one for one in found if one.row not in named]
         rows = pa.RecordBatch.from_arrays(after.flatten(), schema=self.arrow_schema)
         return Decoded(
             rows,
@@ -59,6 +65,21 @@ class EnvelopeDecoder:
             gone=pc.fill_null(pc.equal(op, DELETED), False),
             passed=pc.fill_null(pc.equal(op, TRUNCATED), False),
         )
+
+    def _in_own_forms(self, values: pa.BinaryArray) -> tuple[pa.BinaryArray, list[Bad]]:
+        """Those of Debezium are read one by one; a batch of our own is left as it is."""
+        if pc.all(pc.fill_null(pc.match_substring_regex(values, OURS), True)).as_py():
+            return values, []
+        found: list[bytes | None] = []
+        bad: list[Bad] = []
+        for row, value in enumerate(values.to_pylist()):
+            try:
+                own = None if value is None else own_envelope(value, self.schema, self.modes)
+            except UnfitValue as error:
+                own = PASSED
+                bad.append(Bad(row, str(error)))
+            found.append(own)
+        return pa.array(found, values.type), bad
 
     def _unsound(self, op: pa.Array, after: pa.Array, unavailable: pa.Array) -> Iterator[Bad]:
         """Envelopes that can be read, but from which the row is not known."""

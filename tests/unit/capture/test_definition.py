@@ -140,3 +140,24 @@ def test_an_outbox_is_known_by_its_full_name_or_the_last_part() -> None:
     assert shop.is_outbox("public.outbox")
     assert not shop.is_outbox("public.not_outbox")
     assert not definition().is_outbox("public.outbox")
+
+
+def test_the_format_of_debezium_has_its_topics_and_its_modes() -> None:
+    shop = definition(format="debezium", time_mode="isostring", decimal_mode="string")
+    assert shop.topic_of("public.orders", without="public") == "shop.public.orders"
+    assert shop.transactions_topic == "shop.transaction"
+    assert CaptureDefinition.from_json(shop.to_json()) == shop
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"format": "maxwell"},
+        {"format": "debezium", "encoding": "avro"},
+        {"format": "debezium", "time_mode": "seconds"},
+        {"format": "debezium", "decimal_mode": "base64"},
+    ],
+)
+def test_a_format_that_cannot_be_is_refused(changes: dict[str, object]) -> None:
+    with pytest.raises(BadDefinition):
+        definition(**changes)

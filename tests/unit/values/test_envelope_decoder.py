@@ -14,7 +14,8 @@ SCHEMA = schema_of("id BIGINT NOT NULL, total DECIMAL(10,2), note STRING")
 
 
 def envelope(op: str, after: dict[str, Any] | None, **more: Any) -> bytes:
-    parts = {"before": None, "after": after, "source": {"table": "orders"}, "op": op, "ts_ms": 1}
+    source = {"table": "orders", "schema_version": 1}  # as captures of ours write it
+    parts = {"before": None, "after": after, "source": source, "op": op, "ts_ms": 1}
     return json.dumps(parts | more).encode()
 
 

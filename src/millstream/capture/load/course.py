@@ -54,6 +54,13 @@ SWEPT_MAX: Final = 10_000  # deletes at a time
 WHOLE_TABLE: Final = (1 << 31) - 1  # rows of a table without a key
 
 
+TopicKey = Callable[[CapturedTable, bytes], bytes]
+
+
+def same_key(_table: CapturedTable, key: bytes) -> bytes:
+    return key
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Due:
     """To be written in one Kafka transaction with all that the stream handed over before it."""
@@ -66,18 +73,22 @@ class Due:
 
 
 class Course:
-    """Used by one thread. `ends` flushes what was written and tells where a topic ends then."""
+    """Used by one thread. `ends` flushes what was written and tells where a topic ends then.
+
+    `topic_key`: how the topic has the key of a change.
+    """
 
     def __init__(
         self,
         *,
         ends: Callable[[str], Sequence[int]],
         is_past: Callable[[str, str], bool],
+        topic_key: TopicKey = same_key,
         chunk_rows_max: int = CHUNK_ROWS_MAX,
         chunks_ahead_max: int = CHUNKS_AHEAD_MAX,
         ranges_max: int = RANGES_MAX,
     ) -> None:
-        self._ends, self._is_past = ends, is_past
+        self._ends, self._is_past, self._topic_key = ends, is_past, topic_key
         self._chunk_rows_max, self._chunks_ahead_max = chunk_rows_max, chunks_ahead_max
         self._ranges_max = ranges_max
         self._journal = Journal()
@@ -97,6 +108,13 @@ class Course:
             self._look_again()
         else:
             self._begin(table)
+
+    def add_gone(self, table: CapturedTable) -> None:
+        """A table that is not there any more, and whose load did not end: no row of it is left."""
+        if table.key:
+            load = TableLoad(phase=Phase.DONE).truncated(self._ends(table.topic))
+            self.add(table, load)
+            self._courses[table.name].is_saved = False
 
     def reload(self, name: str) -> None:
         """From its start, whatever was loaded of it."""
@@ -192,7 +210,7 @@ class Course:
         self, noted: Noted, name: str, course: TableCourse, blind: list[Window]
     ) -> Callable[[int, Change], None]:
         add_key = self._journal.add_key
-        sweep = course.sweep
+        sweep, topic_key = course.sweep, self._topic_key
 
         def note(_seq: int, change: Change) -> None:
             key = change.key or b""
@@ -200,7 +218,7 @@ class Course:
             for window in blind:
                 window.drop((key,))
             if sweep is not None:
-                sweep.leave_alone(key)
+                sweep.leave_alone(topic_key(course.table, key))
 
         return note
 
@@ -218,8 +236,9 @@ class Course:
     def _truncate(self, noted: Noted | None, table: CapturedTable) -> None:
         """Every row that was written so far is to be swept: also those of a load that runs."""
         course = self._courses.get(table.name)
-        if course is None:
-            return
+        if course is None:  # dropped before this run began, so that nobody was to load it
+            course = TableCourse(table, TableLoad(phase=Phase.DONE))
+            self._courses[table.name] = course
         if noted is not None:
             self._journal.touch_all(noted, table.name)
             for window in course.windows():

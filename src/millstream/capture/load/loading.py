@@ -12,8 +12,8 @@ from queue import Empty, SimpleQueue
 from typing import Final, Protocol
 
 from millstream.capture.change import CapturedTable, Change, Message, Transaction
-from millstream.capture.load.course import CHUNK_ROWS_MAX, Course, Due
-from millstream.capture.load.plan import load_from_json
+from millstream.capture.load.course import CHUNK_ROWS_MAX, Course, Due, TopicKey, same_key
+from millstream.capture.load.plan import is_unfinished, load_from_json
 from millstream.capture.load.progress import LoadProgress
 from millstream.capture.load.table_course import (
     Answer,
@@ -46,7 +46,10 @@ class TopicEnds(Protocol):
 
 
 class Loading:
-    """Of one run of a capture. After an aborted Kafka transaction: close it, and make another."""
+    """Of one run of a capture. After an aborted Kafka transaction: close it, and make another.
+
+    `gone`: tables of the capture that were there once, and are not there now.
+    """
 
     def __init__(
         self,
@@ -55,12 +58,16 @@ class Loading:
         *,
         tables: Sequence[CapturedTable],
         states: Mapping[str, str],
+        gone: Sequence[CapturedTable] = (),
+        topic_key: TopicKey = same_key,
         is_past: Callable[[str, str], bool],
         chunk_rows: int = CHUNK_ROWS_MAX,
         readers: int = READERS,
     ) -> None:
         self._loader, self._topics = loader, topics
-        self._course = Course(ends=topics.ends, is_past=is_past, chunk_rows_max=chunk_rows)
+        self._course = Course(
+            ends=topics.ends, is_past=is_past, topic_key=topic_key, chunk_rows_max=chunk_rows
+        )
         self._asks: SimpleQueue[Ask | None] = SimpleQueue()
         self._answers: SimpleQueue[tuple[Ask, Answer | Exception]] = SimpleQueue()
         self._readers_max, self._readers = readers, list[threading.Thread]()
@@ -70,6 +77,9 @@ class Loading:
             state = states.get(table.name)
             load = load_from_json(table.name, state) if state is not None else None
             self._course.add(table, load)
+        for table in gone:
+            if is_unfinished(table.name, states.get(table.name)):
+                self._course.add_gone(table)
         self._rows_here = 0
 
     def followed(self, transaction: Transaction) -> Iterator[Change | Message]:

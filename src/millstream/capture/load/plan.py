@@ -117,6 +117,11 @@ def load_from_json(table: str, text: str) -> TableLoad:
         raise LoadStateUnreadable(table=table, text=text, reason=reason) from error
 
 
+def is_unfinished(table: str, text: str | None) -> bool:
+    """Whether a load began, and did not end."""
+    return text is not None and load_from_json(table, text).phase is not Phase.DONE
+
+
 def _load_from(parts: dict[str, Any]) -> TableLoad:
     return TableLoad(
         phase=Phase(parts["phase"]),

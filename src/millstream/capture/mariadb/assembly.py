@@ -11,17 +11,19 @@ from typing import Final
 
 from millstream.capture.change import CapturedTable, Transaction
 from millstream.capture.mariadb import binlog_event as events
+from millstream.capture.mariadb.alterations import Alteration, alteration_of
 from millstream.capture.mariadb.binlog_event import GroupStart
 from millstream.capture.mariadb.groups import Group, TableShape
 from millstream.capture.mariadb.gtids import Gtids, Position
 from millstream.capture.mariadb.statements import (
     Mark,
     TableName,
-    changes_rows_unseen,
+    defined,
     emptied,
     first_word,
     mark_of,
     mentioned,
+    plain,
     savepoint_rolled_back_to,
     savepoint_set,
     xa_name,
@@ -32,7 +34,6 @@ from millstream.capture.source import SourceLost
 
 # Statements that change rows, when somebody's session does not log rows.
 CHANGES_BY_STATEMENT: Final = frozenset({"INSERT", "UPDATE", "DELETE", "REPLACE", "LOAD", "WITH"})
-DEFINES: Final = frozenset({"ALTER", "RENAME"})
 
 
 class BinlogIncomplete(SourceLost):
@@ -48,8 +49,10 @@ class Shapes:
     """What the assembly asks about tables."""
 
     of_map: Callable[[bytes], TableShape]  # of the body of a TABLE_MAP of a captured table
-    current: Callable[[TableName], CapturedTable | None]
-    must_reload: Callable[[TableName], bool]  # after its definition changed
+    current: Callable[[TableName], CapturedTable | None]  # as it was last, also if it is gone
+    must_reload: Callable[[TableName, Alteration], bool]  # after its definition changed
+    is_there: Callable[[TableName], bool]  # now
+    folds_case: bool = False  # TRUNCATE ORDERS is of orders, by the server's settings
 
 
 @dataclass(slots=True)
@@ -201,18 +204,28 @@ class Assembly:
         return False
 
     def _statement(self, group: Group, database: str, statement: str) -> None:
-        for name in emptied(statement, database, self._tables):
-            if table := self._shapes.current(name):
-                group.truncated.append(table)
-        word = first_word(statement)
-        if word in CHANGES_BY_STATEMENT:
-            for name in mentioned(statement, database, self._tables):
-                group.reload(str(name))
-        elif word in DEFINES:
-            unseen = changes_rows_unseen(statement)
-            for name in mentioned(statement, database, self._tables):
-                if self._shapes.must_reload(name) or unseen:
-                    group.reload(str(name))
+        folds_case = self._shapes.folds_case
+        for name in emptied(statement, database, self._tables, folds_case=folds_case):
+            self._empty(group, name)
+        if first_word(statement) in CHANGES_BY_STATEMENT:
+            for name in mentioned(plain(statement), database, self._tables):
+                self._reload(group, name)
+        altered = defined(statement, database, self._tables, folds_case=folds_case)
+        for name in altered:
+            if self._shapes.must_reload(name, alteration_of(plain(statement))):
+                self._reload(group, name)
+
+    def _empty(self, group: Group, name: TableName) -> None:
+        table = self._shapes.current(name)
+        if table is not None and table not in group.truncated:
+            group.truncated.append(table)
+
+    def _reload(self, group: Group, name: TableName) -> None:
+        """A table that has got another name, or is gone since, has no rows to be loaded."""
+        if self._shapes.is_there(name):
+            group.reload(str(name))
+        else:
+            self._empty(group, name)
 
     def _xa(self, step: str, name: str, at_s: int) -> Transaction | None:
         if step not in ("COMMIT", "ROLLBACK"):  # START, END: marks inside of the group

@@ -118,7 +118,15 @@ def read_query(kind: int, body: bytes) -> tuple[str, str]:
     statement = body[at + database_size + 1 :]
     if kind == QUERY_COMPRESSED:
         statement = _uncompressed(statement)
-    return database.decode("utf-8", "replace"), statement.decode("utf-8", "replace")
+    return database.decode("utf-8", "replace"), _statement_text(statement)
+
+
+def _statement_text(statement: bytes) -> str:
+    """In the character set of the client that sent it: most have UTF-8, many of the rest Latin."""
+    try:
+        return statement.decode()
+    except UnicodeDecodeError:
+        return statement.decode("latin-1")
 
 
 class Rows(NamedTuple):

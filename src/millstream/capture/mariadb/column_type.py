@@ -49,6 +49,8 @@ DISGUISED: Final[Mapping[str, int]] = {"uuid": 16, "inet6": 16, "inet4": 4}
 UTF8_CHARSETS: Final = ("utf8mb4", "utf8mb3", "utf8", "ascii")
 DIGITS: Final = re.compile(r"\((\d+)(?:,(\d+))?\)")
 MEMBER: Final = re.compile(r"'((?:[^']|'')*)'")
+ESCAPED: Final = re.compile(r"''|\\(.)")  # as the catalogue writes members
+ESCAPES: Final[Mapping[str, str]] = {"0": "\0", "n": "\n", "r": "\r"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +118,7 @@ def catalogue_type(data_type: str, column_type: str, charset: str | None) -> Col
     """Of a row of information_schema.columns: `decimal`, `decimal(10,2) unsigned`, None."""
     word = "geometry" if data_type in GEOMETRIES or data_type == "geomcollection" else data_type
     if word in ("enum", "set"):
-        members = tuple(found.replace("''", "'") for found in MEMBER.findall(column_type))
+        members = tuple(_member(found) for found in MEMBER.findall(column_type))
         return ColumnType(word=word, values=members, charset=charset or "")
     length, scale = _digits(word, column_type)
     return ColumnType(
@@ -128,9 +130,15 @@ def catalogue_type(data_type: str, column_type: str, charset: str | None) -> Col
     )
 
 
+def _member(quoted: str) -> str:
+    return ESCAPED.sub(lambda one: ESCAPES.get(one[1], one[1]) if one[1] else "'", quoted)
+
+
 def _digits(word: str, column_type: str) -> tuple[int, int]:
     """Those that count: the width of an int(11) is for screens only."""
-    if word in INTEGERS or word in ("year", "float", "double"):
+    if word == "year":  # of two digits the server sends two, and logs all four
+        return (2, 0) if column_type.startswith("year(2)") else (0, 0)
+    if word in INTEGERS or word in ("float", "double"):
         return 0, 0
     found = DIGITS.search(column_type)
     return (int(found[1]), int(found[2] or 0)) if found else (0, 0)

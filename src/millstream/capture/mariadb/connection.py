@@ -25,9 +25,11 @@ SERVER_ID_END: Final = 1 << 32
 
 DATABASE_REFUSED: Final = 1044
 LOGIN_REFUSED: Final = frozenset({1045, 1130, 1251, 1698})
-NO_SUCH_TABLE, TABLE_CHANGED = 1146, 1412
+NO_SUCH_DATABASE, NO_SUCH_TABLE, TABLE_CHANGED = 1049, 1146, 1412
 # Errors of a statement that the same statement would get again.
-REFUSED: Final = frozenset({1049, 1054, 1064, 1142, 1143, NO_SUCH_TABLE, 1193, 1227, 1419})
+REFUSED: Final = frozenset(
+    {NO_SUCH_DATABASE, 1054, 1064, 1142, 1143, NO_SUCH_TABLE, 1193, 1227, 1419}
+)
 
 
 class BadUrl(Rejected):
@@ -117,22 +119,34 @@ def _options(query: dict[str, str], capture: str) -> dict[str, Any]:
 
 
 def connect(address: Address) -> "pymysql.Connection[Any]":
-    """A session in UTC, in which texts are UTF-8 and nothing is made up of what is stored."""
+    """A session in UTC, in which texts are UTF-8 and nothing is made up of what is stored.
+
+    A database that was dropped is no reason to refuse: the binlog tells that it was.
+    """
     with translated(address.capture):
-        return pymysql.connect(
-            host=address.host,
-            port=address.port,
-            user=address.user,
-            password=address.password,
-            database=address.database,
-            charset="utf8mb4",
-            autocommit=True,
-            connect_timeout=CONNECT_WITHIN_S,
-            read_timeout=READ_WITHIN_S,
-            init_command="SET time_zone = '+00:00', sql_mode = '', SESSION wait_timeout = 28800",
-            program_name=f"millstream capture {address.capture}",
-            **address.options,
-        )
+        try:
+            return _connect(address, address.database)
+        except pymysql.err.OperationalError as error:
+            if error.args[0] != NO_SUCH_DATABASE:
+                raise
+            return _connect(address, None)
+
+
+def _connect(address: Address, database: str | None) -> "pymysql.Connection[Any]":
+    return pymysql.connect(
+        host=address.host,
+        port=address.port,
+        user=address.user,
+        password=address.password,
+        database=database,
+        charset="utf8mb4",
+        autocommit=True,
+        connect_timeout=CONNECT_WITHIN_S,
+        read_timeout=READ_WITHIN_S,
+        init_command="SET time_zone = '+00:00', sql_mode = '', SESSION wait_timeout = 28800",
+        program_name=f"millstream capture {address.capture}",
+        **address.options,
+    )
 
 
 @contextmanager

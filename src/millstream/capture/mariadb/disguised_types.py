@@ -1,7 +1,8 @@
 """UUIDs and addresses, which the binlog shows as plain bytes. Pure."""
 
-from collections.abc import Callable, Mapping
-from ipaddress import IPv4Address, IPv6Address
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from ipaddress import IPv4Address
 from typing import Final
 from uuid import UUID
 
@@ -11,7 +12,27 @@ def uuid_text(stored: bytes) -> str:
 
 
 def inet6_text(stored: bytes) -> str:
-    return str(IPv6Address(stored))
+    """As MariaDB writes it, which is not as Python does: the longest run of zeros is left out,
+    also a run of one word; the last 32 bits are an IPv4 address after 96 zeros, or `ffff`."""
+    words = struct.unpack(">8H", stored)
+    start, end = _longest_zeros(words)
+    if start == 0 and (end == 6 or (end == 5 and words[5] == 0xFFFF)):
+        return f"::{'ffff:' if end == 5 else ''}{IPv4Address(stored[12:])}"
+    shown = [f"{word:x}" for word in words]
+    if start == end:
+        return ":".join(shown)
+    return f"{':'.join(shown[:start])}::{':'.join(shown[end:])}"
+
+
+def _longest_zeros(words: Sequence[int]) -> tuple[int, int]:
+    """[start, end) of the first of the longest runs; empty without any zero."""
+    longest, start = (0, 0), 0
+    for place, word in enumerate([*words, 1]):
+        if word:
+            if place - start > longest[1] - longest[0]:
+                longest = (start, place)
+            start = place + 1
+    return longest
 
 
 def inet4_text(stored: bytes) -> str:

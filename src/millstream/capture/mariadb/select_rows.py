@@ -47,7 +47,18 @@ def _expression(column: CatalogueColumn) -> str:
         return f"CAST({name} AS UNSIGNED)"
     if column.type.word == "float":  # as it is shown, it has six digits
         return f"CAST({name} AS DOUBLE)"
+    if _is_short_year(column.type):
+        return _whole_year(name)
     return f"{name} + 0" if column.is_zerofill else name
+
+
+def _is_short_year(kind: ColumnType) -> bool:
+    return kind.word == "year" and kind.length == 2
+
+
+def _whole_year(name: str) -> str:
+    """Of two digits, those that the binlog has: a YEAR(2) is from 1970 to 2069."""
+    return f"{name} + IF({name} < 70, 2000, 1900)"
 
 
 def answer_reader(table: CatalogueTable) -> ReadAnswer:
@@ -138,7 +149,10 @@ class KeyBounds:
 
     def _compared(self, text: str, sign: str) -> str:
         """`(a, b) > (1, 2)` in the form that the server finds by its index."""
-        names = [quoted_name(name) for name in self.table.key]
+        names = [
+            f"({_whole_year(quoted_name(name))})" if _is_short_year(kind) else quoted_name(name)
+            for name, kind in zip(self.table.key, self._kinds(), strict=True)
+        ]
         values = [
             self._literal(kind, value)
             for kind, value in zip(self._kinds(), json.loads(text), strict=True)
@@ -160,7 +174,8 @@ class KeyBounds:
             return value
         if _is_bytes(kind):
             return f"X'{base64.b64decode(value).hex()}'"
-        return f"CONVERT(X'{value.encode().hex()}' USING utf8mb4)"  # no quotes, no escapes
+        # A literal without quotes and escapes, that is compared as the column's collation says.
+        return f"_utf8mb4 X'{value.encode().hex()}'"
 
     def of_answer(self, packet: bytes) -> str:
         """The key of a row that was read."""

@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import Final
 
 from millstream.capture.change import CapturedColumn, CapturedTable, Quiet, Transaction
+from millstream.capture.mariadb.alterations import Alteration
 from millstream.capture.mariadb.assembly import Assembly, Shapes
 from millstream.capture.mariadb.binlog_dump import HEARTBEAT_S, OK, BinlogDump
 from millstream.capture.mariadb.catalogue import Catalogue, CatalogueTable
@@ -52,6 +53,9 @@ class MariadbSource:
         known = list(known)
         self._versions = TableVersions(known)
         self._known = {table.name: table for table in sorted(known, key=lambda one: one.version)}
+        self._columns: dict[str, set[str]] = {}  # that rows in the topic may have
+        for table in known:
+            self._remember(table)
         self._latest: dict[TableName, CapturedTable] = {}  # as the stream had them last
         self._defined: dict[TableName, CapturedTable] = {}  # as they were last altered
         self._session = Session(self._address)
@@ -64,6 +68,12 @@ class MariadbSource:
     @cached_property
     def _is_mariadb(self) -> bool:
         return is_mariadb(self._session)
+
+    @cached_property
+    def _folds_case(self) -> bool:
+        """Whether names of tables that differ in case alone are one name for this server."""
+        found = self._session.variables("lower_case_table_names")
+        return found.get("lower_case_table_names", "0") != "0"
 
     def check(self) -> list[Finding]:
         return findings(self._session, self._names)
@@ -83,15 +93,35 @@ class MariadbSource:
         return [self._version_of(table) for table in found if table is not None]
 
     def _version_of(self, table: CatalogueTable) -> CapturedTable:
-        return self._versions.of(table.captured(self._topic_of(str(table.name))))
+        """It is known from now on, also if the table is dropped before a change of it comes."""
+        version = self._versions.of(table.captured(self._topic_of(str(table.name))))
+        self._known[version.name] = version
+        self._defined.setdefault(table.name, version)
+        return version
+
+    def _loaded_version_of(self, table: CatalogueTable) -> CapturedTable:
+        version = self._version_of(table)
+        self._remember(version)
+        return version
+
+    def _remember(self, table: CapturedTable) -> None:
+        columns = self._columns.setdefault(table.name, set())
+        columns.update(column.name for column in table.columns)
 
     # --- the stream -------------------------------------------------------------------------
 
     def stream(self, after: str) -> Iterator[Transaction | Quiet]:
         start = Position.parse(after)
-        self._latest, self._defined = {}, dict(self._defined_at_start())
+        self._latest = {}
+        self._defined = dict(self._defined_at_start())
         with closing(BinlogDump(self._address, start.read_from)) as dump:
-            shapes = Shapes(self._shape_of_map, self._current, self._must_reload)
+            shapes = Shapes(
+                self._shape_of_map,
+                self._current,
+                self._must_reload,
+                lambda name: self._catalogue.table(name) is not None,
+                folds_case=self._folds_case,
+            )
             self._assembly = Assembly(
                 start, self._captured, shapes, has_checksums=dump.has_checksums
             )
@@ -138,27 +168,39 @@ class MariadbSource:
             )
         )
         self._latest[name] = self._defined[name] = table
+        self._remember(table)
         read_row = row_reader(mapped.columns, mapped.key, self._catalogue.text_decoder)
         return TableShape(table, read_row)
 
     def _current(self, name: TableName) -> CapturedTable | None:
-        """As the binlog had it last; or as it is now, if it did not have it yet."""
-        if name not in self._latest and (found := self._catalogue.table(name)):
-            return self._version_of(found)
-        return self._latest.get(name)
+        """As the binlog had it last, or a load, or a former run; or as it is now."""
+        if found := self._latest.get(name) or self._known.get(str(name)):
+            return found
+        if defined := self._defined.get(name):
+            return self._versions.of(defined)
+        now = self._catalogue.table(name)
+        return self._version_of(now) if now else None
 
-    def _must_reload(self, name: TableName) -> bool:
+    def _must_reload(self, name: TableName, alteration: Alteration) -> bool:
         """After a statement that altered it: do rows have values now that nobody was told of?
 
-        The table may have been altered once more since. Then it is loaded the sooner.
+        The statement counts, and what the table is now, whichever says yes: it may have been
+        altered once more since. A column that is new but for its name is null in old rows, which
+        have in the topic what the former one had.
         """
         found = self._catalogue.table(name)
-        if found is None:
-            return False
         before = self._defined.get(name)
-        self._defined[name] = now = found.captured(self._topic_of(str(name)))
-        fills = {column.name for column in found.columns if column.fills}
-        return before is not None and has_new_values(before, now, fills)
+        if not alteration.keeps_values or alteration.added & self._columns.get(str(name), set()):
+            must_reload = True
+        elif found is None or before is None:
+            must_reload = False
+        else:
+            fills = {column.name for column in found.columns if column.fills}
+            now = found.captured(self._topic_of(str(name)))
+            must_reload = has_new_values(before, now, fills)
+        if found is not None:
+            self._defined[name] = found.captured(self._topic_of(str(name)))
+        return must_reload
 
     def _defined_at_start(self) -> Iterator[tuple[TableName, CapturedTable]]:
         """What a former run knew; tables that none knew are to be loaded anyway."""
@@ -193,7 +235,7 @@ class MariadbSource:
         return Lag(bytes=max(0, behind), retained_bytes=None)
 
     def loader(self) -> MariadbLoader:
-        return MariadbLoader(self._address, self._version_of)
+        return MariadbLoader(self._address, self._loaded_version_of)
 
     def drop(self) -> None:
         """Nothing was made."""
@@ -203,7 +245,7 @@ class MariadbSource:
 
 
 def has_new_values(before: CapturedTable, now: CapturedTable, fills: set[str]) -> bool:
-    """Another type, a new column that is not null in old rows, or one that got another name."""
+    """Another type or key, a new column that is not null in old rows, or one renamed."""
     had = {column.name: column for column in before.columns}
     new = [column for column in now.columns if column.name not in had]
     gone = set(had) - {column.name for column in now.columns}
@@ -211,6 +253,7 @@ def has_new_values(before: CapturedTable, now: CapturedTable, fills: set[str]) -
         any(_differs(had[column.name], column) for column in now.columns if column.name in had)
         or any(column.name in fills for column in new)
         or (new and gone)
+        or before.key != now.key
     )
 
 

@@ -80,6 +80,7 @@ class ReplicationConnection:
         self._pg.notice_handler = self._noticed
         self._warning: ReplicationError | None = None
         self.received = self._flushed = 0
+        self.message_lsn = b""  # where in the log the last message is, as it was sent
         self._told_at = time.monotonic()
 
     @property
@@ -99,6 +100,7 @@ class ReplicationConnection:
         """The next message of the log; None when there is none now. Keepalives end here."""
         while (message := self._next()) is not None:
             if message[0] == WAL_DATA:
+                self.message_lsn = message[1:9]
                 return message[WAL_DATA_HEADER_BYTES:]
             if message[0] != KEEPALIVE:
                 raise BadMessage("a message that is not of replication", message)

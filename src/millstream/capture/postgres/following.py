@@ -24,6 +24,11 @@ class LogConnection(Protocol):
     @property
     def received(self) -> int: ...
 
+    @property
+    def message_lsn(self) -> bytes:
+        """Where in the log the last message is, in eight bytes."""
+        ...
+
     def receive(self) -> bytes | None: ...
 
     def wait(self, seconds: float) -> None: ...
@@ -45,6 +50,8 @@ def follow(
             message = connection.receive()
             if message is None:
                 break
+            if transactions.keeps_lsn:
+                transactions.message_lsn = connection.message_lsn
             transaction = transactions.put(message)
             if transaction is not None:
                 position = max(position, transactions.end_lsn)

@@ -50,6 +50,7 @@ class PostgresSource:
     """One capture of one database. Positions are places in its log, `16/B374D848`.
 
     `tables`: names, with their schema, or without it in public. `topic_of` takes the full name.
+    `keeps_lsn`: each change is a `PlacedChange`.
     """
 
     kind = "postgresql"
@@ -62,7 +63,9 @@ class PostgresSource:
         tables: Sequence[str],
         topic_of: TopicOf,
         known: Iterable[CapturedTable] = (),
+        keeps_lsn: bool = False,
     ) -> None:
+        self._keeps_lsn = keeps_lsn
         self._capture, self._names, self._topic_of = capture, list(tables), topic_of
         self._conninfo = conninfo_of(url, capture=capture)
         self._catalogue = Catalogue(self._conninfo)
@@ -162,7 +165,8 @@ class PostgresSource:
                 capture=self._capture,
                 is_captured=self._is_captured,
             )
-            with closing(Transactions(tables, pulse=self._pulse)) as transactions:
+            reading = Transactions(tables, pulse=self._pulse, keeps_lsn=self._keeps_lsn)
+            with closing(reading) as transactions:
                 yield from follow(
                     connection,
                     transactions,

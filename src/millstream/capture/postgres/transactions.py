@@ -17,6 +17,7 @@ from millstream.capture.change import (
     CapturedTable,
     Change,
     Message,
+    PlacedChange,
     Transaction,
 )
 from millstream.capture.postgres import wire
@@ -29,6 +30,7 @@ OWN_PREFIX: Final = "millstream:"
 REWRITE_PREFIX: Final = "millstream:rewrite"
 # How often the reader of a big transaction comes up for air.
 PULSE_EVERY: Final = 2048
+LSN_BYTES: Final = 8
 
 Names = tuple[str, ...]
 NULL_JSON: Final = b"null"
@@ -66,11 +68,16 @@ class _Open:
 class Transactions:
     """Put in every message, in order; take out transactions as they end.
 
-    `pulse` is called now and then while a transaction is read, as that may take long.
+    `pulse` is called now and then while a transaction is read, as that may take long. With
+    `keeps_lsn` each change says where it is in the log: `message_lsn` is set before each message,
+    and kept behind it, where nobody reads it as a part of the row.
     """
 
-    def __init__(self, relations: Relations, pulse: Callable[[], None]) -> None:
-        self._relations, self._pulse = relations, pulse
+    def __init__(
+        self, relations: Relations, pulse: Callable[[], None], *, keeps_lsn: bool = False
+    ) -> None:
+        self._relations, self._pulse, self.keeps_lsn = relations, pulse, keeps_lsn
+        self.message_lsn = self._read_lsn = b""
         self._plain: _Open | None = None
         self._streamed: dict[int, _Open] = {}
         self._block: _Open | None = None
@@ -95,7 +102,7 @@ class Transactions:
             return self._put_control(kind, message)
         elif kind in _ROWS:
             plain.has_changes = True
-            plain.spool.append(plain.xid, message)
+            plain.spool.append(plain.xid, message + self.message_lsn)
         elif kind == wire.COMMIT:
             self._plain = None
             return self._committed(plain, wire.read_commit(message))
@@ -137,6 +144,8 @@ class Transactions:
             if found.prefix.startswith(OWN_PREFIX) or not found.is_transactional:
                 return
         transaction.has_changes |= kind != wire.RELATION
+        if kind in _ROWS or kind == wire.TRUNCATE:
+            message += self.message_lsn
         transaction.spool.append(xid, message)
 
     def _roll_back(self, xid: int, sub_xid: int) -> None:
@@ -160,9 +169,22 @@ class Transactions:
             changes,
             reloads,
             b',"lsn":%d' % commit.commit_lsn,
+            commit.at_us,
         )
 
     def _changes(self, transaction: _Open) -> Iterator[Change | Message]:
+        return self._placed(transaction) if self.keeps_lsn else self._read(transaction)
+
+    def _placed(self, transaction: _Open) -> Iterator[Change | Message]:
+        for item in self._read(transaction):
+            if isinstance(item, Change):
+                placed = PlacedChange(*item)
+                placed.lsn = int.from_bytes(self._read_lsn)
+                yield placed
+            else:
+                yield item
+
+    def _read(self, transaction: _Open) -> Iterator[Change | Message]:
         """A table's description counts even where it came inside of what was rolled back: the
         server does not send it again."""
         rolled_back, relations = transaction.rolled_back, self._relations
@@ -170,6 +192,8 @@ class Transactions:
             if number % PULSE_EVERY == PULSE_EVERY - 1:
                 self._pulse()
             kind = message[0]
+            if self.keeps_lsn:
+                self._read_lsn = message[-LSN_BYTES:]
             if kind == wire.RELATION:
                 relations.learn(message)
             elif xid in rolled_back:

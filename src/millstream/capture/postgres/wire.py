@@ -71,11 +71,15 @@ class Keepalive(NamedTuple):
 
 
 class Commit(NamedTuple):
-    """`end_lsn` is where to go on; `at_ms` counts from 1970."""
+    """`end_lsn` is where to go on; `at_us` counts from 1970."""
 
     commit_lsn: int
     end_lsn: int
-    at_ms: int
+    at_us: int
+
+    @property
+    def at_ms(self) -> int:
+        return self.at_us // 1_000
 
 
 class RelationColumn(NamedTuple):
@@ -126,12 +130,12 @@ def read_begin_xid(data: bytes) -> int:
 
 def read_commit(data: bytes) -> Commit:
     _, commit_lsn, end_lsn, at = _COMMIT.unpack_from(data)
-    return Commit(commit_lsn, end_lsn, to_epoch_ms(at))
+    return Commit(commit_lsn, end_lsn, to_epoch_us(at))
 
 
 def read_stream_commit(data: bytes) -> tuple[int, Commit]:
     xid, _, commit_lsn, end_lsn, at = _STREAM_COMMIT.unpack_from(data)
-    return xid, Commit(commit_lsn, end_lsn, to_epoch_ms(at))
+    return xid, Commit(commit_lsn, end_lsn, to_epoch_us(at))
 
 
 def read_stream_abort(data: bytes) -> tuple[int, int]:
@@ -174,8 +178,8 @@ def read_message(data: bytes) -> LogicalMessage:
     return LogicalMessage(bool(flags & IS_TRANSACTIONAL), prefix, content)
 
 
-def to_epoch_ms(micros: int) -> int:
-    return (micros + EPOCH_MICROS) // 1000
+def to_epoch_us(micros: int) -> int:
+    return micros + EPOCH_MICROS
 
 
 def _text(data: bytes, at: int) -> tuple[str, int]:

@@ -7,12 +7,8 @@ from typing import Any
 from millstream.capture.sqlite.shape import Column, Shape, UniqueColumns
 
 TABLE = "SELECT name FROM sqlite_master WHERE type = 'table' AND name = ? COLLATE NOCASE"
-COLUMNS = 'SELECT name, type, "notnull", pk FROM pragma_table_xinfo(?) WHERE hidden <> 1'
-# Generated columns are hidden in a way, and have a value in every row.
-NULL_WHEN_ADDED = """
-SELECT name FROM pragma_table_xinfo(?)
- WHERE hidden = 0 AND (dflt_value IS NULL OR upper(dflt_value) = 'NULL')
-"""
+COLUMNS = """SELECT name, type, "notnull", pk, dflt_value IS NOT NULL OR hidden <> 0
+    FROM pragma_table_xinfo(?) WHERE hidden <> 1"""
 INDEXES = 'SELECT name, origin, partial FROM pragma_index_list(?) WHERE "unique"'
 INDEX_COLUMNS = "SELECT name, coll FROM pragma_index_xinfo(?) WHERE key ORDER BY seqno"
 ROWID_NAMES = ("rowid", "_rowid_", "oid")
@@ -44,8 +40,8 @@ def _shape(db: sqlite3.Connection, table: str) -> Shape:
     return Shape(
         table=table,
         columns=tuple(
-            Column(name, declared, not (notnull or name in required))
-            for name, declared, notnull, _ in columns
+            Column(name, declared, not (notnull or name in required), bool(fills))
+            for name, declared, notnull, _, fills in columns
         ),
         key=key,
         uniques=uniques,
@@ -75,11 +71,6 @@ def _uniques(db: sqlite3.Connection, indexes: Sequence[Row]) -> tuple[UniqueColu
             names, collations = zip(*columns, strict=True)
             found.append(UniqueColumns(names, collations))
     return tuple(sorted(found, key=lambda unique: unique.names))
-
-
-def null_when_added(db: sqlite3.Connection, table: str) -> set[str]:
-    """The columns that are null in rows which are older than they are."""
-    return {name for (name,) in db.execute(NULL_WHEN_ADDED, (table,))}
 
 
 def odd_unique_indexes(db: sqlite3.Connection, table: str) -> list[str]:

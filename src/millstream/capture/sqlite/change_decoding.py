@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from millstream.capture.change import CREATED, DELETED, UPDATED, CapturedTable, Change
+from millstream.capture.change import CREATED, DELETED, TRUNCATED, UPDATED, CapturedTable, Change
 from millstream.capture.sqlite.change_table import FIXED_COLUMNS, StoredChange
 from millstream.capture.sqlite.shape import Shape
 from millstream.capture.sqlite.stored_values import ToJson, key_to_json, row_to_json
@@ -30,6 +30,9 @@ class ChangeDecoder:
         _, op, shape_id = stored[:3]
         assert isinstance(shape_id, int)
         how = self._decoding(shape_id)
+        if op == TRUNCATED:
+            yield Change(how.table, TRUNCATED, None, None, None)
+            return
         end = FIXED_COLUMNS + 2 * how.width
         old, new = stored[FIXED_COLUMNS:end:2], stored[FIXED_COLUMNS + 1 : end : 2]
         if op == CREATED:

@@ -7,13 +7,13 @@ again. A mark also names tables that are to be loaded anew.
 """
 
 import json
-import re
 import sqlite3
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
+from millstream.capture.change import TRUNCATED
 from millstream.capture.sqlite import trigger_sql
-from millstream.capture.sqlite.catalogue import null_when_added, read_shape, schema_version
+from millstream.capture.sqlite.catalogue import read_shape, schema_version
 from millstream.capture.sqlite.shape import Shape, shape_from_json
 from millstream.capture.sqlite.stored_values import Stored
 from millstream.capture.sqlite.trigger_sql import NOTHING, NOW_MS, Names, name
@@ -25,8 +25,7 @@ FIXED_COLUMNS = 5
 TRIGGERS = "SELECT name, tbl_name, sql FROM sqlite_master WHERE type = 'trigger'"
 TABLE_NAMED = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?"
 
-# Which shape a trigger of ours was made for: it writes the number into each change.
-SHAPE_OF_TRIGGER = re.compile(r"VALUES \('c', (\d+),")
+GONE = "gone:"  # before the name of a table, instead of a shape
 
 StoredChange = Sequence[Stored]
 
@@ -99,7 +98,7 @@ class ChangeTable:
                 f"ORDER BY id LIMIT {SLICE_ROWS}",
                 (after, until),
             ).fetchall()
-            yield from (row for row in rows if row[1] in ("c", "u", "d"))
+            yield from (row for row in rows if row[1] in ("c", "u", "d", "t"))
             after = rows[-1][0] if rows else until
 
     # --- writing ------------------------------------------------------------------------------
@@ -131,12 +130,16 @@ class ChangeTable:
         return deleted.rowcount < SLICE_ROWS
 
     def renew_triggers(self, tables: Collection[str]) -> set[str]:
-        """Make the triggers those of the tables as they are now: which tables had others, or none.
+        """Make the triggers those of the tables as they are now: which tables are to be loaded.
 
-        Of those, rows may have changed without a trigger that knew all of their columns.
+        Those that had none, or others while they were written to: rows may have changed without a
+        trigger that knew all of their columns. And those whose old rows have other values now, as
+        a column was renamed, or added with a default. Of a table that is gone, a `t` is noted.
         """
         last_mark = self.last_mark()
         self._drop_strays()
+        for table in tables:
+            self._note_if_gone(table)
         stale = {table for table in tables if self._renew(table, last_mark)}
         found = schema_version(self._db)
         self._db.execute(f"UPDATE {self._state} SET schema_version = ?", (found,))
@@ -151,25 +154,41 @@ class ChangeTable:
         found = self._triggers_on(shape.table)
         if found == wanted:
             return False
-        is_other = self._is_other_to_old_rows(shape, found)
+        former = self._shape_of_triggers(shape.table, found)
         for trigger in found:
             self._db.execute(f"DROP TRIGGER {name(trigger)}")
         for statement in wanted.values():
             self._db.execute(statement)
-        is_new = not found.keys() >= wanted.keys()
-        return is_new or is_other or self._has_changes(shape.table, last_mark)
+        has_old_values = former is not None and former.keeps_values_in(shape)
+        return not has_old_values or self._has_changes(shape.table, last_mark)
 
-    def _is_other_to_old_rows(self, shape: Shape, triggers: Mapping[str, str]) -> bool:
-        """Whether rows that nobody wrote have other values, or other names for them."""
-        made = SHAPE_OF_TRIGGER.search(triggers.get(self.names.trigger(shape.table, "insert"), ""))
-        if made is None:
-            return True
-        names = [column.name for column in shape.columns]
-        former = [column.name for column in self.shape(int(made[1])).columns]
-        added = names[len(former) :]
-        return names[: len(former)] != former or not {*added} <= null_when_added(
-            self._db, shape.table
+    def _note_if_gone(self, table: str) -> None:
+        """Once: what is noted is kept beside the shapes until the table is there again."""
+        shapes, noted = name(self.names.shapes), f"{GONE}{table}"
+        if read_shape(self._db, table) is not None:
+            self._db.execute(f"DELETE FROM {shapes} WHERE shape = ?", (noted,))
+            return
+        known = [number for number, _ in self._shapes_of(table)]
+        told = self._db.execute(f"SELECT 1 FROM {shapes} WHERE shape = ?", (noted,)).fetchone()
+        if known and told is None:
+            self._db.execute(f"INSERT INTO {shapes} (shape) VALUES (?)", (noted,))
+            self._db.execute(
+                f"INSERT INTO {self._changes} (op, shape) VALUES ('{TRUNCATED}', ?)", (known[-1],)
+            )
+
+    def _shape_of_triggers(self, table: str, found: dict[str, str]) -> Shape | None:
+        """For which shape they were made; None if they are not as they were made."""
+        for number, shape in self._shapes_of(table):
+            if trigger_sql.triggers(self.names, shape, number) == found:
+                return shape
+        return None
+
+    def _shapes_of(self, table: str) -> list[tuple[int, Shape]]:
+        rows = self._db.execute(
+            f"SELECT id FROM {name(self.names.shapes)} WHERE shape NOT LIKE '{GONE}%' ORDER BY id"
         )
+        found = [(number, self.shape(number)) for (number,) in rows.fetchall()]
+        return [one for one in found if one[1].table.lower() == table.lower()]
 
     def _drop_strays(self) -> None:
         """A table that got another name took its triggers along, and is not captured any more."""

@@ -26,9 +26,12 @@ class UniqueColumns:
 
 @dataclass(frozen=True, slots=True)
 class Column:
+    """`fills`: rows that were there before the column was have something else than null in it."""
+
     name: str
     declared: str
     is_nullable: bool
+    fills: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +48,13 @@ class Shape:
     def key_places(self) -> tuple[int, ...]:
         names = [column.name for column in self.columns]
         return tuple(names.index(name) for name in self.key)
+
+    def keeps_values_in(self, later: "Shape") -> bool:
+        """Whether old rows hold what they held: nothing but columns that are null came along."""
+        known = {(column.name, column.declared) for column in self.columns}
+        now = {(column.name, column.declared) for column in later.columns}
+        new = [one for one in later.columns if (one.name, one.declared) not in known]
+        return known <= now and self.key == later.key and not any(one.fills for one in new)
 
     def to_json(self) -> str:
         return json.dumps(asdict(self), ensure_ascii=False)

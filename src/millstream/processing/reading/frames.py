@@ -186,7 +186,7 @@ def _debezium(declared: Declared, schema: Schema) -> Decoder:
         raise BadDeclaration(
             f"{declared.name}: encoding='debezium' is of tables: declare it with app.table(...)"
         )
-    return EnvelopeDecoder(schema)
+    return EnvelopeDecoder(schema, declared.debezium)
 
 
 DECODERS = {

@@ -164,3 +164,23 @@ def test_a_table_that_is_known_takes_its_new_version_and_is_not_loaded_again() -
     course.add(ORDERS)
     assert course.is_done
     assert course.due("9") == []
+
+
+def test_a_truncate_of_a_table_that_was_gone_before_the_run_is_swept() -> None:
+    course = course_of(ITEMS, load=TableLoad(phase=Phase.DONE))
+    gone = Change(ORDERS, "t", None, None, None)
+    transaction = Transaction(commit="1", resume="1", id="1", at_ms=0, changes=[gone])
+    assert list(course.followed(transaction)) == [gone]
+    settle(course)
+    course.arrived(scan_of(course), Left({b"1", b"2"}))
+    assert deleted(course) == [b"1", b"2"]
+
+
+def test_a_table_that_went_while_it_was_loaded_is_swept_and_not_read() -> None:
+    course = course_of()
+    course.add_gone(ORDERS)
+    settle(course)
+    course.arrived(scan_of(course), Left({b"1"}))
+    assert deleted(course) == [b"1"]
+    assert deleted(course) == []
+    assert course.is_done

@@ -48,9 +48,10 @@ def assembly(
     start: str = "0-1-10",
     *,
     must_reload: bool = False,
+    is_there: bool = True,
     tables: Iterable[TableName] = (ORDERS,),
 ) -> Assembly:
-    shapes = Shapes(shape, lambda _: CURRENT, lambda _: must_reload)
+    shapes = Shapes(shape, lambda _: CURRENT, lambda *_: must_reload, lambda _: is_there)
     return Assembly(Position.parse(start), set(tables), shapes, has_checksums=True)
 
 

@@ -5,7 +5,7 @@ import pytest
 from millstream.capture.mariadb.statements import (
     Mark,
     TableName,
-    changes_rows_unseen,
+    defined,
     emptied,
     first_word,
     mark_of,
@@ -39,6 +39,11 @@ TABLES = [ORDERS, MARKS, ODD]
         ("DROP DATABASE IF EXISTS `shop`", TABLES),
         ("DROP DATABASE other", []),
         ("INSERT INTO notes VALUES ('TRUNCATE TABLE orders')", []),
+        ('TRUNCATE TABLE "orders"', [ORDERS]),
+        ('DROP TABLE "shop"."orders", "my `odd` table"', [ORDERS, ODD]),
+        ("/*!50100 TRUNCATE TABLE orders */", [ORDERS]),
+        ("DROP TABLE /*!50100 IF EXISTS */ orders", [ORDERS]),
+        ("SET STATEMENT max_statement_time = 5 FOR TRUNCATE TABLE orders", [ORDERS]),
     ],
 )
 def test_tables_that_have_no_rows_after_it(statement: str, tables: list[TableName]) -> None:
@@ -63,18 +68,33 @@ def test_tables_that_a_statement_may_be_about(
 
 
 @pytest.mark.parametrize(
-    ("statement", "unseen"),
+    ("statement", "tables"),
     [
-        ("ALTER TABLE orders DROP PARTITION p1", True),
-        ("ALTER TABLE orders EXCHANGE PARTITION p1 WITH TABLE t", True),
-        ("alter table orders import tablespace", True),
-        ("RENAME TABLE orders TO old", True),
-        ("ALTER TABLE orders ADD INDEX (amount)", False),
-        ("ALTER TABLE orders ADD partition_of INT", False),
+        ("ALTER TABLE orders ADD x INT", [ORDERS]),
+        ("ALTER TABLE other ADD orders INT NOT NULL", []),
+        ("ALTER TABLE parts ADD FOREIGN KEY (a) REFERENCES orders (id)", []),
+        ("ALTER ONLINE TABLE IF EXISTS `shop` . `orders` ADD x INT", [ORDERS]),
+        ("ALTER IGNORE TABLE orders ADD UNIQUE (x)", [ORDERS]),
+        ("ALTER TABLE other RENAME TO orders", [ORDERS]),
+        ("ALTER TABLE other EXCHANGE PARTITION p WITH TABLE orders", [ORDERS]),
+        ("ALTER TABLE `my ``odd`` table` RENAME TO x", [ODD]),
+        ("SET STATEMENT lock_wait_timeout = 1 FOR ALTER TABLE orders ADD x INT", [ORDERS]),
+        ("RENAME TABLE orders TO old, `my ``odd`` table` TO orders", [ORDERS, ODD]),
+        ("ALTER VIEW seen AS SELECT * FROM orders", []),
+        ("RENAME USER orders TO marks", []),
     ],
 )
-def test_rows_may_come_and_go_without_being_logged(statement: str, unseen: bool) -> None:
-    assert changes_rows_unseen(statement) == unseen
+def test_tables_that_are_altered_or_renamed(statement: str, tables: list[TableName]) -> None:
+    assert defined(statement, "shop", TABLES) == tables
+
+
+def test_names_are_compared_as_the_server_does() -> None:
+    for statement in ("TRUNCATE ORDERS", "DROP TABLE Orders", "CREATE OR REPLACE TABLE oRDERS (a)"):
+        assert emptied(statement, "SHOP", TABLES) == []
+        assert emptied(statement, "SHOP", TABLES, folds_case=True) == [ORDERS]
+    assert defined("ALTER TABLE ORDERS ADD x INT", "shop", TABLES) == []
+    assert defined("ALTER TABLE ORDERS ADD x INT", "shop", TABLES, folds_case=True) == [ORDERS]
+    assert emptied("DROP DATABASE Shop", "", TABLES, folds_case=True) == TABLES
 
 
 def test_marks_of_a_transaction_are_whole_statements() -> None:

@@ -25,6 +25,7 @@ class ScriptedConnection:
     def __init__(self, script: Script) -> None:
         self._script = script
         self.received = 0
+        self.message_lsn = bytes(8)
 
     def receive(self) -> bytes | None:
         while self._script:
