@@ -121,6 +121,7 @@ class DeclaredTable:
     message: ProtobufMessage | None = None
     version_time: str | None = None
     partitions: int | None = None
+    options: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not self.key:
