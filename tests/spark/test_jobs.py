@@ -102,6 +102,39 @@ def test_a_view_goes_on_where_it_left_off(shop: Shop, topic: str) -> None:
     assert second.watermark == "2026-07-01T11:59:50.000Z"
 
 
+@OURS_ALONE
+def test_the_lag_of_a_job_is_up_to_the_end_of_the_log_as_it_is_now(shop: Shop, topic: str) -> None:
+    """Measured while a batch runs that takes long: what came since it was planned counts."""
+    app = shop()
+    seen: list[JobProgress] = []
+    is_known = threading.Event()
+
+    def write(rows: Any, receipt: BatchReceipt) -> None:
+        if receipt.batch == 1:
+            app.publish(topic, [click("/")] * 5)
+            is_known.wait(WITHIN_S)
+
+    app.sink(write, name="slow", inputs={"clicks": topic})(lambda clicks: clicks)
+    app.publish(topic, click("/"))
+    running = threading.Thread(target=app.run)
+    running.start()
+    try:
+        eventually(lambda: bool(app.progress()), within_s=WITHIN_S)
+        assert all(one.lag_total is None for one in app.progress() if one.batch is None)
+        eventually(lambda: only(app.progress()).lag_total == 0, within_s=WITHIN_S)
+        app.publish(topic, click("/"))
+        eventually(lambda: only(app.progress()).lag_total == 6, within_s=WITHIN_S)
+        seen.append(only(app.progress()))
+        is_known.set()
+        eventually(lambda: only(app.progress()).lag_total == 0, within_s=WITHIN_S)
+    finally:
+        is_known.set()
+        app.stop()
+        running.join()
+    assert (seen[0].lag, seen[0].batch) == ({topic: 6}, 0)
+    assert (seen[0].lag_ms_max or 0) > 0
+
+
 def test_rows_go_into_a_topic_that_need_not_be_declared(
     shop: Shop, topic: str, bootstrap: str
 ) -> None:
