@@ -52,6 +52,7 @@ from millstream.processing.jobs.job import (
     ToTopic,
     ToView,
     inputs_of,
+    require_receipts_name,
 )
 from millstream.publishing import Publisher, make_missing_topics
 from millstream.queues.asked import BadTerms, app_name
@@ -617,6 +618,7 @@ class App(Closing):
                 output_mode=mode,
                 settings=spark or {},
             )
+            require_receipts_name(self.name, job.name)
             self.catalog.add(job)
             return function
 
@@ -639,7 +641,8 @@ class App(Closing):
         """
         if is_loading.get():
             return []
-        self.jobs.make_topics(only)
+        only, rebuild = None if only is None else list(only), list(rebuild)
+        self.jobs.make_topics(only, rebuild=rebuild, repeat_side_effects=repeat_side_effects)
         with self.captures.running(once=once), self.hosted_unless(once=once):
             if self.captures.declared and not self.catalog.jobs:
                 self.captures.wait()

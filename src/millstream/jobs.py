@@ -158,11 +158,7 @@ class Jobs:
         before has done its first batch, so that the first is there soon. `stays`: until stopped,
         also when all have failed: they may be asked to begin again.
         """
-        chosen, anew = self._chosen(only), {self._catalog.job(name).name for name in rebuild}
-        if left_out := anew - {job.name for job in chosen}:
-            raise NotChosen(job=min(left_out))
-        if not repeat_side_effects:
-            require_repeatable(self._catalog.job(name) for name in anew)
+        chosen, anew = self._asked_for(only, rebuild, repeat_side_effects=repeat_side_effects)
         self._stopping.clear()
         supervisor = self._supervise(chosen, once=once, rebuild=anew, verify=verify)
         if self._stopping.is_set():  # while Spark started
@@ -174,6 +170,17 @@ class Jobs:
         if supervisor.failures:
             raise JobsFailed(failures=supervisor.failures)
         return supervisor.progress
+
+    def _asked_for(
+        self, only: Iterable[str] | None, rebuild: Iterable[str], *, repeat_side_effects: bool
+    ) -> tuple[list[Job], set[str]]:
+        """The jobs to run, and which of them to rebuild."""
+        chosen, anew = self._chosen(only), {self._catalog.job(name).name for name in rebuild}
+        if left_out := anew - {job.name for job in chosen}:
+            raise NotChosen(job=min(left_out))
+        if not repeat_side_effects:
+            require_repeatable(self._catalog.job(name) for name in anew)
+        return chosen, anew
 
     def _told_to_others(
         self, supervisor: "Supervisor", look: "Callable[[list[JobProgress]], None] | None"
@@ -409,11 +416,19 @@ class Jobs:
         there = self._views.store_of(job).generations()
         return any(one.number == generation and one.is_served for one in there)
 
-    def make_topics(self, only: Iterable[str] | None = None) -> None:
+    def make_topics(
+        self,
+        only: Iterable[str] | None = None,
+        *,
+        rebuild: Iterable[str] = (),
+        repeat_side_effects: bool = False,
+    ) -> None:
         """Make the declared topics that the jobs use, and compare those that exist: before captures
-        and Spark start, which take their time, so that no other client comes first."""
+        and Spark start, which take their time, so that no other client comes first. What a run asks
+        for is looked at before that."""
         if self._catalog.jobs:
-            self._make_declared(self._chosen(only))
+            terms = {"repeat_side_effects": repeat_side_effects}
+            self._make_declared(self._asked_for(only, rebuild, **terms)[0])
 
     def _make_declared(self, jobs: Iterable[Job]) -> None:
         """One that is missing is made on the app's own broker, or where partitions= says so.

@@ -26,7 +26,8 @@ PEOPLE = schema_of("id BIGINT NOT NULL, name STRING")
 def policy_of(admin: AdminClient, topic: str) -> str | None:
     resource = ConfigResource("topic", topic)
     found = admin.describe_configs([resource])[resource].result(30)
-    return found["cleanup.policy"].value
+    policy: str | None = found["cleanup.policy"].value
+    return policy
 
 
 def _table(client: Client, name: str) -> None:
@@ -107,7 +108,7 @@ NEEDED: list[tuple[str, Make]] = [
 def test_a_topic_that_would_lose_what_is_needed_is_refused(
     bootstrap: str, pattern: str, make: Make
 ) -> None:
-    client = {"bootstrap.servers": bootstrap, "log_level": 3}
+    client: Client = {"bootstrap.servers": bootstrap, "log_level": 3}
     name = pattern.format(unique_name("first"))
     create_topic(AdminClient(client), name, partitions=1)
     with pytest.raises(UnfitTopic, match=f"millstream topics alter {name} --config ") as refused:
@@ -117,7 +118,7 @@ def test_a_topic_that_would_lose_what_is_needed_is_refused(
 
 @pytest.mark.parametrize(("pattern", "make"), NEEDED, ids=[one.__name__ for _, one in NEEDED])
 def test_a_topic_that_a_part_has_made_itself_fits(bootstrap: str, pattern: str, make: Make) -> None:
-    client = {"bootstrap.servers": bootstrap, "log_level": 3}
+    client: Client = {"bootstrap.servers": bootstrap, "log_level": 3}
     name = pattern.format(unique_name("own"))
     make(client, name)
     make(client, name)
@@ -132,7 +133,7 @@ def test_what_can_be_done_without_is_warned_of(
     from millstream.processing.reading.late_events import COUNTS_CONFIG
     from millstream.queues.terms import QueueTerms, set_up
 
-    client = {"bootstrap.servers": bootstrap, "log_level": 3}
+    client: Client = {"bootstrap.servers": bootstrap, "log_level": 3}
     names = [unique_name("spare") for _ in range(3)] + [f"{unique_name('jobs')}.dead"]
     for name in names:
         create_topic(AdminClient(client), name, partitions=1)
@@ -150,7 +151,7 @@ def test_what_can_be_done_without_is_warned_of(
 def test_another_number_of_partitions_than_declared_is_warned_of(
     bootstrap: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    client = {"bootstrap.servers": bootstrap, "log_level": 3}
+    client: Client = {"bootstrap.servers": bootstrap, "log_level": 3}
     name = unique_name("clicks")
     create_topic(AdminClient(client), name, partitions=1)
     make_declared_topic(client, DeclaredTopic(name=name, partitions=3))

@@ -200,7 +200,7 @@ class _Up:
 
     def _work(self, *, only: list[str] | None, rebuild: list[str]) -> None:
         app = self._app
-        app.jobs.make_topics(only)
+        app.jobs.make_topics(only, rebuild=rebuild)
         for capture in app.captures.declared.values():
             self._tell("capture", capture.name, ", ".join(capture.names), name=capture.name)
         with (
