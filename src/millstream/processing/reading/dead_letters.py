@@ -52,16 +52,20 @@ def letter_headers(record: Message, *, reason: str, job: str) -> list[Header]:
 
 
 def origin_of(letter: Message) -> Origin | None:
-    """The place and time that a letter came from; None for what is no letter.
+    """The place that a letter came from; None for what is no letter.
 
     One that was put back and died again tells all its past: its last headers are of its last death.
     """
-    facts = dict(letter.headers() or ())
+    facts: dict[str, Any] = dict(letter.headers() or ())
     origin = tuple(facts.get(name) for name in ORIGIN_HEADERS)
-    if None in origin:
-        return None
-    # Kafka does not write the time: a topic that was made again has other records at its offsets.
-    return (*origin, facts.get(TIMESTAMP_HEADER) or b"")  # type: ignore[return-value]
+    return None if None in origin else origin  # type: ignore[return-value]  # none of them is None
+
+
+def _written_at(letter: Message) -> bytes:
+    """The record's own time: a topic that was made again has other records at its offsets. Kafka
+    itself does not write it."""
+    facts: dict[str, Any] = dict(letter.headers() or ())
+    return facts.get(TIMESTAMP_HEADER) or b""
 
 
 def count_letters(read: TopicRead, topic: str) -> int:
@@ -94,7 +98,9 @@ class LetterTally:
     def _take(self, part: Partition, within: OffsetRange) -> None:
         for records in RangeReader(self._read).read(part, within):
             self._origins.update(
-                origin for record in records if (origin := origin_of(record)) is not None
+                (*origin, _written_at(record))
+                for record in records
+                if (origin := origin_of(record)) is not None
             )
         self._reached[part] = within.end
 
