@@ -52,8 +52,9 @@ from millstream.processing.jobs.job import (
     ToTopic,
     ToView,
     inputs_of,
+    require_receipts_name,
 )
-from millstream.publishing import Publisher
+from millstream.publishing import Publisher, make_missing_topics
 from millstream.queues.asked import BadTerms, app_name
 from millstream.queues.queue import Queue
 from millstream.queues.values import ValueKind
@@ -196,9 +197,22 @@ class App(Closing):
                 broker = Broker(self.data, port, host=host)
                 try:
                     self._broker = broker.start()
+                    self._make_first(self.catalog.inputs.values())
                 except BrokerDidNotStart as error:
                     raise BrokerDidNotStart(reason=f"{error.reason} ({self._advice})") from error
             return self._broker
+
+    def _make_first(self, declared: Iterable[DeclaredTopic | DeclaredTable]) -> None:
+        """Before any other client can reach the broker: a topic that a client asks for is made
+        with the broker's defaults. What a job writes is made by what its rows are."""
+        outputs = [job.output for job in self.catalog.jobs.values()]
+        written = {output.topic for output in outputs if isinstance(output, ToTopic)}
+        wanted = [
+            one for one in declared if isinstance(one, DeclaredTable) or one.name not in written
+        ]
+        if self._broker is not None and wanted:
+            config = {"bootstrap.servers": self._broker.bootstrap, "log_level": LOG_CRITICAL}
+            make_missing_topics(config, wanted)
 
     @property
     def _advice(self) -> str:
@@ -295,6 +309,7 @@ class App(Closing):
             idle=idle,
         )
         self.catalog.declare(declared, idles_alone=idle is not None)
+        self._make_first([declared])
         return Topic(declared, self)
 
     def table(
@@ -326,6 +341,7 @@ class App(Closing):
             debezium=debezium,
         )
         self.catalog.declare(declared)
+        self._make_first([declared])
         return Topic(declared, self)
 
     def publish(self, topic: str, rows: Any) -> Any:
@@ -612,6 +628,7 @@ class App(Closing):
                 output_mode=mode,
                 settings=spark or {},
             )
+            require_receipts_name(self.name, job.name)
             self.catalog.add(job)
             return function
 
@@ -634,6 +651,8 @@ class App(Closing):
         """
         if is_loading.get():
             return []
+        only, rebuild = None if only is None else list(only), list(rebuild)
+        self.jobs.make_topics(only, rebuild=rebuild, repeat_side_effects=repeat_side_effects)
         with self.captures.running(once=once), self.hosted_unless(once=once):
             if self.captures.declared and not self.catalog.jobs:
                 self.captures.wait()

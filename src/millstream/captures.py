@@ -341,6 +341,8 @@ def named(
 def declared_of(table: "CapturedTable", partitions: int | None) -> DeclaredTable:
     if not table.key:
         raise NoKey(table=table.name)
+    from millstream.capture.log_writer import CONFIG
+
     fields = tuple(Field(one.name, one.type) for one in table.columns)
     return DeclaredTable(
         name=table.topic,
@@ -348,4 +350,5 @@ def declared_of(table: "CapturedTable", partitions: int | None) -> DeclaredTable
         key=table.key,
         encoding="debezium",
         partitions=partitions,
+        options=dict(CONFIG),
     )

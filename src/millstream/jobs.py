@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from millstream.base.clock import system_clock
-from millstream.base.declared import DeclaredTable
+from millstream.base.declared import DeclaredTable, DeclaredTopic
 from millstream.base.errors import Rejected
 from millstream.base.ports import Positions
+from millstream.base.topic_terms import UnfitTopic
 from millstream.declared_views import DeclaredViews
 from millstream.processing.jobs.catalog import Catalog
 from millstream.processing.jobs.checkpoints import JobDirectory, NothingBefore
@@ -27,7 +28,11 @@ from millstream.processing.jobs.job_status import (
     is_restart_asked,
     read_status,
 )
-from millstream.publishing import make_declared_topic
+from millstream.publishing import (
+    check_declared_topics,
+    make_declared_topic,
+    make_declared_topics,
+)
 from millstream.schemas.registration import settle_reader, settle_writer
 from millstream.schemas.schema_topic import SchemaTopic
 from millstream.settings import ClientSettings, SparkSettings, load
@@ -153,11 +158,7 @@ class Jobs:
         before has done its first batch, so that the first is there soon. `stays`: until stopped,
         also when all have failed: they may be asked to begin again.
         """
-        chosen, anew = self._chosen(only), {self._catalog.job(name).name for name in rebuild}
-        if left_out := anew - {job.name for job in chosen}:
-            raise NotChosen(job=min(left_out))
-        if not repeat_side_effects:
-            require_repeatable(self._catalog.job(name) for name in anew)
+        chosen, anew = self._asked_for(only, rebuild, repeat_side_effects=repeat_side_effects)
         self._stopping.clear()
         supervisor = self._supervise(chosen, once=once, rebuild=anew, verify=verify)
         if self._stopping.is_set():  # while Spark started
@@ -169,6 +170,17 @@ class Jobs:
         if supervisor.failures:
             raise JobsFailed(failures=supervisor.failures)
         return supervisor.progress
+
+    def _asked_for(
+        self, only: Iterable[str] | None, rebuild: Iterable[str], *, repeat_side_effects: bool
+    ) -> tuple[list[Job], set[str]]:
+        """The jobs to run, and which of them to rebuild."""
+        chosen, anew = self._chosen(only), {self._catalog.job(name).name for name in rebuild}
+        if left_out := anew - {job.name for job in chosen}:
+            raise NotChosen(job=min(left_out))
+        if not repeat_side_effects:
+            require_repeatable(self._catalog.job(name) for name in anew)
+        return chosen, anew
 
     def _told_to_others(
         self, supervisor: "Supervisor", look: "Callable[[list[JobProgress]], None] | None"
@@ -206,11 +218,14 @@ class Jobs:
     def _supervise(
         self, jobs: list[Job], *, once: bool, rebuild: set[str], verify: float | None
     ) -> "Supervisor":
+        self._make_declared(
+            jobs
+        )  # before Spark, which takes its time: another client may come first
         around = self._surroundings()
         from millstream.processing.jobs.job_run import JobRun
         from millstream.processing.jobs.supervisor import Supervisor
 
-        self._make_topics(jobs, self._client_config())
+        self._make_brought(jobs, self._client_config())
         self._settle_schemas(jobs, self._client_config())
         self._supervisor = Supervisor(
             [
@@ -235,6 +250,7 @@ class Jobs:
         found: dict[str, PreparedJob | Rejected] = {}
         for job in chosen:
             try:
+                check_declared_topics(self._client_config(), self._declared_of([job]))
                 found[job.name] = prepare(job, self._catalog.inputs_of(job), around)
             except Rejected as error:
                 found[job.name] = error
@@ -400,18 +416,60 @@ class Jobs:
         there = self._views.store_of(job).generations()
         return any(one.number == generation and one.is_served for one in there)
 
-    def _make_topics(self, jobs: list[Job], config: Mapping[str, Any]) -> None:
-        """Inputs that are not there: made on the app's own broker, or where partitions= says so.
+    def make_topics(
+        self,
+        only: Iterable[str] | None = None,
+        *,
+        rebuild: Iterable[str] = (),
+        repeat_side_effects: bool = False,
+    ) -> None:
+        """Make the declared topics that the jobs use, and compare those that exist: before captures
+        and Spark start, which take their time, so that no other client comes first. What a run asks
+        for is looked at before that."""
+        if self._catalog.jobs:
+            terms = {"repeat_side_effects": repeat_side_effects}
+            self._make_declared(self._asked_for(only, rebuild, **terms)[0])
 
-        Elsewhere a topic that is missing is more likely misspelt than new; not a captured table's,
-        whose capture may have started just now.
-        """
-        makes_all, brought = self._owns_broker(), self._catalog.brought_topics(jobs)
+    def _make_declared(self, jobs: Iterable[Job]) -> None:
+        """One that is missing is made on the app's own broker, or where partitions= says so.
+        Elsewhere it is more likely misspelt than new."""
+        wanted = self._declared_of(jobs)
+        if not wanted:
+            return
+        config, makes_all = self._client_config(), self._owns_broker()
+        made = [one for one in wanted if makes_all or one.partitions is not None]
+        try:
+            make_declared_topics(config, made)
+            check_declared_topics(config, [one for one in wanted if one not in made])
+        except UnfitTopic as error:
+            if not makes_all:
+                raise
+            start = f"millstream broker --data {self._data}"
+            raise UnfitTopic(
+                terms=error.terms, differences=error.differences, start=start
+            ) from None
+
+    def _declared_of(self, jobs: Iterable[Job]) -> list[DeclaredTopic | DeclaredTable]:
+        """What they read, and tables that they write: what else they write is made by its rows."""
+        declared, names = self._catalog.inputs, dict[str, None]()
+        for job in jobs:
+            names |= dict.fromkeys(name for name in job.inputs.values() if name in declared)
+            output = job.output
+            if isinstance(output, ToTopic) and isinstance(
+                declared.get(output.topic), DeclaredTable
+            ):
+                names[output.topic] = None
+        return [declared[name] for name in names]
+
+    def _make_brought(self, jobs: list[Job], config: Mapping[str, Any]) -> None:
+        """The topics of captured tables, whose captures may have started just now, of views that
+        are inputs, and of the app's events."""
+        brought = self._catalog.brought_topics(jobs)
         inputs = {one.name: one for job in jobs for one in self._catalog.inputs_of(job).values()}
         for declared in inputs.values():
             if declared.name in self._changes:
                 self._make_changes_topic(declared.name, config)
-            elif makes_all or declared.partitions is not None or declared.name in brought:
+            elif declared.name in brought:
                 make_declared_topic(config, declared)
 
     def _make_changes_topic(self, name: str, config: Mapping[str, Any]) -> None:

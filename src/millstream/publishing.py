@@ -6,12 +6,13 @@ bytes, text or a `Record`. What does not fit is refused before anything of the c
 """
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from millstream.base.declared import DeclaredTable, DeclaredTopic
 from millstream.base.errors import Rejected, Retryable
 from millstream.base.record import Record
+from millstream.base.topic_terms import COMPACTED, TopicTerms
 from millstream.queues.outbox import Outbox, PutFailed, PutRefused, Receipt
 from millstream.schemas.registration import settle_writer
 from millstream.schemas.schema_topic import TOPIC, SchemaTopic
@@ -20,7 +21,6 @@ Declared = DeclaredTopic | DeclaredTable
 ToRecord = Callable[[Any], Record]
 BROKERS_DEFAULT = -1
 BOOTSTRAP = "bootstrap.servers"
-COMPACTED = {"cleanup.policy": "compact"}
 
 
 class PublishFailed(Retryable):
@@ -101,28 +101,63 @@ class Publisher:
 
 
 def make_declared_topic(config: Mapping[str, Any], declared: Declared) -> None:
-    """Make the topic as it was declared, unless it is there; a table's is compacted."""
-    from millstream.processing.kafka_clients import make_topic
-
-    brokers = config[BOOTSTRAP]
-    client = {name: value for name, value in config.items() if name != BOOTSTRAP}
-    if not _is_there(brokers, client, declared.name):
-        options = COMPACTED if isinstance(declared, DeclaredTable) else declared.options
-        partitions = declared.partitions or BROKERS_DEFAULT
-        make_topic(brokers, client, declared.name, partitions=partitions, config=options)
+    """Make the topic as it was declared, unless it exists: then it is compared."""
+    make_declared_topics(config, [declared])
 
 
-def _is_there(brokers: str, client: Mapping[str, Any], topic: str) -> bool:
-    """Asks for all topics: to ask for one by its name may make it. Who may not make one may ask."""
-    from millstream.processing.kafka_clients import PATIENCE_SECONDS, admin_client, translated
+def make_declared_topics(config: Mapping[str, Any], wanted: Iterable[Declared]) -> None:
+    """Make the topics that are missing as they were declared, and compare the others.
 
-    admin = admin_client(brokers, client)
-    found = translated(
-        lambda: admin.list_topics(timeout=PATIENCE_SECONDS),
-        doing=f"look for topic {topic}",
-        brokers=brokers,
+    A topic that is missing is asked for by no name before it is made: that may make it, with the
+    broker's defaults. A client that may not make a topic may use one that exists.
+    """
+    check_declared_topics(config, make_missing_topics(config, wanted))
+
+
+def make_missing_topics(config: Mapping[str, Any], wanted: Iterable[Declared]) -> list[Declared]:
+    """Gives those that exist already."""
+    from millstream.processing.kafka_clients import make_topic, topic_partitions
+
+    if not (wanted := list(wanted)):
+        return []
+    brokers, client = _apart(config)
+    there = topic_partitions(brokers, client)
+    found: list[Declared] = []
+    for declared in wanted:
+        if declared.name in there:
+            found.append(declared)
+            continue
+        terms = terms_of(declared)
+        partitions = terms.partitions or BROKERS_DEFAULT
+        facts: dict[str, Any] = {"config": terms.config, "holds": terms.holds}
+        make_topic(brokers, client, terms.name, partitions=partitions, **facts)
+    return found
+
+
+def check_declared_topics(config: Mapping[str, Any], wanted: Iterable[Declared]) -> None:
+    """Those that exist: refuse one that would lose rows, warn of other differences."""
+    from millstream.processing.kafka_clients import check_existing
+
+    terms = [terms_of(declared) for declared in wanted]
+    if said := [one for one in terms if one.config or one.partitions is not None]:
+        brokers, client = _apart(config)
+        check_existing(brokers, client, said)
+
+
+def terms_of(declared: Declared) -> TopicTerms:
+    """What the topic of a declaration must be; a table's is compacted."""
+    is_table = isinstance(declared, DeclaredTable)
+    return TopicTerms(
+        name=declared.name,
+        config=COMPACTED | declared.options if is_table else declared.options,
+        partitions=declared.partitions,
+        holds=f"rows of table {declared.name}" if is_table else "events",
     )
-    return topic in found.topics
+
+
+def _apart(config: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    client = {name: value for name, value in config.items() if name != BOOTSTRAP}
+    return str(config[BOOTSTRAP]), client
 
 
 def record_maker(declared: Declared) -> ToRecord:

@@ -447,7 +447,7 @@ def test_direct_commands_beside_a_host_change_nothing_but_the_pace(hall: Hall) -
 
 
 def test_what_the_broker_never_takes_is_refused_and_the_host_goes_on(hall: Hall) -> None:
-    small = {"max.message.bytes": "3000"}
+    small = {"max.message.bytes": "3000", "retention.ms": "-1"}
     Topics(hall.client).make(f"{hall.app}.events", partitions=PARTITIONS, config=small)
     seats = hall.seats()
     asked = [seats["1"].take(who, wait=False) for who in ("x" * 9_000, "ada", "y" * 9_000, "bob")]

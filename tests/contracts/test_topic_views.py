@@ -15,6 +15,7 @@ from millstream import Broker
 from millstream.base.errors import Retryable
 from millstream.base.log_clients import Topics
 from millstream.base.ports import Fenced
+from millstream.base.topic_terms import UnfitTopic
 from millstream.schemas.declaration import schema_of
 from millstream.views.store import Home, NotInThisStore
 from millstream.views.stores.topic.ledger import Transaction
@@ -412,3 +413,14 @@ def test_the_topic_has_the_views_name_unless_one_is_given(tmp_path: Path) -> Non
     past = Home(app="shop", data=tmp_path, client=home.client, history_ms=1000)
     with pytest.raises(NotInThisStore, match="which has no history"):
         Topic().open("counts", ("url",), past)
+
+
+def test_a_view_is_not_kept_in_a_topic_that_loses_its_rows(
+    millstream_broker: Broker, topic: str
+) -> None:
+    """Another client has asked for it first: it is there, empty, with a week of retention."""
+    Topics({"bootstrap.servers": millstream_broker.bootstrap}).make(
+        topic, partitions=PARTITIONS, config={}
+    )
+    with pytest.raises(UnfitTopic, match=f"Topic {topic} is not compacted"):
+        claimed(counts_in(millstream_broker, topic))

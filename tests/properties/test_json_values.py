@@ -39,6 +39,8 @@ def integer(bits: int) -> Callable[[Any], int]:
 
 
 def number(found: Any) -> float:
+    if type(found) is str and found in ("NaN", "Infinity", "-Infinity"):
+        return float(found)
     if type(found) not in (int, float, Decimal):
         raise NoFitError
     try:

@@ -20,7 +20,7 @@ from millstream.processing.jobs.plan_shape import PlanShape
 from millstream.processing.jobs.prepared_job import session_for
 from millstream.processing.jobs.progress import JobProgress
 from millstream.processing.reading.topic_source import FORMAT
-from tests.clients.steps import read, unique_name
+from tests.clients.steps import Sent, produce, read, unique_name
 from tests.spark.conftest import OURS_ALONE
 from tests.support.waiting import eventually
 
@@ -100,6 +100,71 @@ def test_a_view_goes_on_where_it_left_off(shop: Shop, topic: str) -> None:
     second = only(again.run(once=True))
     assert (second.rows, rows_of(again)) == (1, {"/": 3, "/b": 1})
     assert second.watermark == "2026-07-01T11:59:50.000Z"
+
+
+@OURS_ALONE
+def test_a_retyped_column_that_a_job_does_not_use_is_no_dead_letter(
+    shop: Shop, topic: str, bootstrap: str
+) -> None:
+    app, table = shop(), f"{topic}-table"
+    app.table(
+        table,
+        schema="id BIGINT, total DOUBLE, note BIGINT, extra BIGINT",
+        key="id",
+        encoding="debezium",
+        partitions=1,
+    )
+
+    def totals(orders: DataFrame) -> DataFrame:
+        return orders.filter("extra IS NULL OR extra > 0").drop("note", "extra")
+
+    app.view(key="id", name="totals", inputs={"orders": table})(totals)
+    app.jobs.make_topics()
+    for number, (total, note) in enumerate([(1.5, 2), ("NaN", "text now"), (2, {"a": 1})]):
+        after = {"id": number, "total": total, "note": note, "extra": None}
+        value = json.dumps({"op": "c", "after": after}).encode()
+        produce(bootstrap, table, [Sent(key=b'{"id":%d}' % number, value=value)])
+    bad = {"id": 9, "total": 1, "note": 1, "extra": "not a number"}
+    value = json.dumps({"op": "c", "after": bad}).encode()
+    produce(bootstrap, table, [Sent(key=b'{"id":9}', value=value)])
+    ended = only(app.run(once=True))
+    with app.view("totals") as reader:
+        found = {row["id"]: repr(row["total"]) for row in reader.scan()}
+    assert found == {0: "1.5", 1: "nan", 2: "2.0"}
+    assert ended.dead == 1  # its `extra` is used
+
+
+@OURS_ALONE
+def test_the_lag_of_a_job_is_up_to_the_end_of_the_log_as_it_is_now(shop: Shop, topic: str) -> None:
+    """Measured while a batch runs that takes long: what came since it was planned counts."""
+    app = shop()
+    seen: list[JobProgress] = []
+    is_known = threading.Event()
+
+    def write(rows: Any, receipt: BatchReceipt) -> None:
+        if receipt.batch == 1:
+            app.publish(topic, [click("/")] * 5)
+            is_known.wait(WITHIN_S)
+
+    app.sink(write, name="slow", inputs={"clicks": topic})(lambda clicks: clicks)
+    app.publish(topic, click("/"))
+    running = threading.Thread(target=app.run)
+    running.start()
+    try:
+        eventually(lambda: bool(app.progress()), what="its lag", within_s=WITHIN_S)
+        assert all(one.lag_total is None for one in app.progress() if one.batch is None)
+        eventually(lambda: only(app.progress()).lag_total == 0, what="its lag", within_s=WITHIN_S)
+        app.publish(topic, click("/"))
+        eventually(lambda: only(app.progress()).lag_total == 6, what="its lag", within_s=WITHIN_S)
+        seen.append(only(app.progress()))
+        is_known.set()
+        eventually(lambda: only(app.progress()).lag_total == 0, what="its lag", within_s=WITHIN_S)
+    finally:
+        is_known.set()
+        app.stop()
+        running.join()
+    assert (seen[0].lag, seen[0].batch) == ({topic: 6}, 0)
+    assert (seen[0].lag_ms_max or 0) > 0
 
 
 def test_rows_go_into_a_topic_that_need_not_be_declared(

@@ -15,6 +15,7 @@ from millstream.base.errors import Rejected
 from millstream.base.schema import BadSchema
 from millstream.declarations import declared_table, declared_topic
 from millstream.processing.reading.frames import Reading, topic_read
+from millstream.queues.asked import BadTerms
 from millstream.schemas.compatibility import UnreadableTopic
 from tests.support import sale_message
 from tests.support.sale_message import Sale, sale_files
@@ -244,3 +245,32 @@ def test_what_is_wrong_with_a_message_is_said(terms: dict[str, Any], words: str)
 def test_a_table_needs_a_schema_or_a_message() -> None:
     with pytest.raises(BadDeclaration, match="has no schema"):
         declared_table("sales", key="id")
+
+
+@pytest.mark.parametrize("name", ["", "a b", "ä", "a/b", ".", "..", "a" * 245, "a\n", 7])
+def test_a_name_that_no_broker_takes_is_refused_where_it_is_declared(name: Any) -> None:
+    app = App("shop", brokers="127.0.0.1:1")
+    with pytest.raises(BadDeclaration, match="topic's name"):
+        app.topic(name)
+    with pytest.raises(BadDeclaration, match="topic's name"):
+        app.table(name, schema="id INT", key="id")
+    app.topic("clicks")
+    with pytest.raises(BadDeclaration, match="topic's name"):
+        app.job(to=name, name="copies")(lambda clicks: clicks)
+
+
+def test_names_that_a_broker_takes_for_one_are_refused_where_they_are_declared() -> None:
+    app = App("shop", brokers="127.0.0.1:1")
+    app.topic("a.b")
+    app.topic("a.b")
+    with pytest.raises(BadDeclaration, match=r"differ in '\.' and '_' alone"):
+        app.topic("a_b")
+
+
+def test_an_app_whose_topics_would_have_too_long_names_is_refused() -> None:
+    with pytest.raises(BadTerms, match="150 at most"):
+        App("a" * 151)
+    app = App("a" * 150, brokers="127.0.0.1:1")
+    app.topic("clicks")
+    with pytest.raises(BadDeclaration, match="as topics are named after both"):
+        app.job(to="copies", name="b" * 80)(lambda clicks: clicks)

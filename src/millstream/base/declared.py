@@ -4,6 +4,7 @@ Values that every part agrees on: `app.topic(...)` makes them, the source of a j
 `app.publish` writes by them. Pure; nothing here knows Spark or a broker.
 """
 
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
@@ -36,8 +37,26 @@ LOSS_POLICIES = ("fail", "skip")
 LATE_SUFFIX = ".late"
 
 
+# As Kafka has it; the suffix of the topic of dead letters must fit, too.
+TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]+")
+TOPIC_NAME_LENGTH_MAX = 249
+DECLARED_NAME_LENGTH_MAX = TOPIC_NAME_LENGTH_MAX - len(".dead")
+
+
 class BadDeclaration(Rejected):
     """A topic, table, job or view that cannot be as it is declared."""
+
+
+def require_topic_name(name: object) -> None:
+    """What a broker would refuse, minutes later."""
+    if not isinstance(name, str) or not TOPIC_NAME.fullmatch(name) or name in (".", ".."):
+        raise BadDeclaration(
+            f"{name!r} cannot be a topic's name: give letters, digits, '.', '_' and '-'"
+        )
+    if len(name) > DECLARED_NAME_LENGTH_MAX:
+        raise BadDeclaration(
+            f"a topic's name of {len(name)} letters: give {DECLARED_NAME_LENGTH_MAX} at most"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +128,7 @@ class DeclaredTopic:
     options: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        require_topic_name(self.name)
         require_encoding(self.name, self.encoding, self.message)
         if self.on_loss not in LOSS_POLICIES:
             raise BadDeclaration(
@@ -166,8 +186,10 @@ class DeclaredTable:
     version_time: str | None = None
     partitions: int | None = None
     debezium: DebeziumModes = field(default_factory=DebeziumModes)
+    options: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        require_topic_name(self.name)
         if not self.key:
             raise BadDeclaration(f"table {self.name} has no key: say which columns name a row")
         require_partitions(self.name, self.partitions)

@@ -14,6 +14,8 @@ from millstream.base import librdkafka
 from millstream.base.errors import MillstreamError, Rejected, Retryable
 from millstream.base.librdkafka import admin_api
 from millstream.base.offsets import OffsetRange
+from millstream.base.topic_check import check_topics
+from millstream.base.topic_terms import TopicTerms
 
 Client = Mapping[str, Any]  # librdkafka's settings, with bootstrap.servers
 
@@ -124,6 +126,7 @@ class Topics:
         self._client = client
         self._admin: Any = admin_api().AdminClient(client_config(client))
         self._known: dict[str, int] = {}
+        self._fit: set[str] = set()  # made here, or compared with their terms
 
     def partitions(self) -> dict[str, int]:
         """How many each topic has. Asks for all: to ask for one by its name may make it."""
@@ -132,21 +135,40 @@ class Topics:
         self._known = {name: len(topic.partitions) for name, topic in found.items()}
         return self._known
 
-    def ensure(self, name: str, *, partitions: int | None, config: Mapping[str, str]) -> int:
-        """How many partitions the topic has, that is there now."""
+    def ensure(
+        self,
+        name: str,
+        *,
+        partitions: int | None,
+        config: Mapping[str, str],
+        holds: str = "its records",
+        is_needed: bool = True,
+    ) -> int:
+        """Make the topic unless it exists; one that exists must keep what it holds.
+
+        Gives how many partitions it has.
+        """
         if name not in self._known:
             self.make(name, partitions=partitions or BROKERS_DEFAULT, config=config)
+        if name not in self._fit:
+            terms = TopicTerms(
+                name=name, config=config, partitions=partitions, holds=holds, is_needed=is_needed
+            )
+            with translated(self._client, doing=f"read the configs of topic {name}"):
+                check_topics(self._admin, [terms], self._known)
+            self._fit.add(name)
         return self._known[name]
 
     def make(self, name: str, *, partitions: int, config: Mapping[str, str]) -> None:
-        """Unless it is there; one that is just being deleted is waited for."""
+        """Unless it exists, and then as it is; one that is just being deleted is waited for."""
         new = admin_api().NewTopic(name, partitions, -1, config=dict(config))
 
         def is_made() -> bool:
             if name in self.partitions():
                 return True
             answer = self._admin.create_topics([new])[name]
-            self._answered(answer, "TOPIC_ALREADY_EXISTS", doing=f"create topic {name}")
+            if self._answered(answer, "TOPIC_ALREADY_EXISTS", doing=f"create topic {name}"):
+                self._fit.add(name)
             return name in self.partitions()
 
         self._await(is_made, doing=f"create topic {name}")
@@ -155,6 +177,7 @@ class Topics:
         there = self.partitions()
         found = [name for name in names if name in there]
         if found:
+            self._fit -= set(found)
             for name, answer in self._admin.delete_topics(found).items():
                 self._answered(answer, "UNKNOWN_TOPIC_OR_PART", doing=f"delete topic {name}")
             self._await(lambda: not set(found) & set(self.partitions()), doing="delete topics")
@@ -181,13 +204,16 @@ class Topics:
                 for place, answer in answers.items()
             }
 
-    def _answered(self, answer: Any, expected: str, *, doing: str) -> None:
+    def _answered(self, answer: Any, expected: str, *, doing: str) -> bool:
+        """Whether it was done; not if the error is the expected one."""
         try:
             with translated(self._client, doing=doing):
                 answer.result(PATIENCE_SECONDS)
         except MillstreamError as error:
             if expected not in str(error):
                 raise
+            return False
+        return True
 
     def _await(self, is_so: Callable[[], bool], *, doing: str) -> None:
         until = time.monotonic() + PATIENCE_SECONDS

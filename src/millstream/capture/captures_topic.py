@@ -40,11 +40,12 @@ CONFIG = {"cleanup.policy": "compact", "segment.bytes": str(1 << 20)}
 
 
 def make_captures_topic(topics: Topics) -> None:
-    topics.ensure(TOPIC, partitions=1, config=CONFIG)
+    topics.ensure(TOPIC, partitions=1, config=CONFIG, holds="the definitions of captures")
 
 
 def make_run_topic(topics: Topics, capture: str) -> None:
-    topics.ensure(run_topic(capture), partitions=1, config=CONFIG)
+    holds = f"the position and the schemas of capture {capture}"
+    topics.ensure(run_topic(capture), partitions=1, config=CONFIG, holds=holds)
 
 
 class CapturesTopic:

@@ -105,7 +105,8 @@ class LogWriter:
     ) -> None:
         """Unless it is there."""
         config = CONFIG | COMPACTED if is_compacted else CONFIG
-        self._topics.ensure(name, partitions=partitions, config=config)
+        holds = f"rows that capture {self.capture} has written"
+        self._topics.ensure(name, partitions=partitions, config=config, holds=holds)
 
     def has_topic(self, name: str) -> bool:
         return name in self._topics.partitions()

@@ -96,7 +96,7 @@ class JobLines:
     def look(self, jobs: "list[JobProgress]") -> None:
         is_due = time.monotonic() >= self._due
         for job in jobs:
-            facts = (job.state, job.restarts, (job.rows, job.late, job.dead))
+            facts = (job.state, job.restarts, (job.rows, job.lag_total, job.late, job.dead))
             told = self._told.get(job.job)
             if told is None or told[:2] != facts[:2] or (is_due and told[2] != facts[2]):
                 self._told[job.job] = facts
@@ -111,10 +111,19 @@ class JobLines:
             say(line_of(job))
 
 
+def lag_text(job: "JobProgress") -> str:
+    """With how old the oldest unread record is, if that is a second or more."""
+    if job.lag_total is None:
+        return "lag not known"
+    age_ms = job.lag_ms_max or 0
+    age = f" ({format_duration_ms(age_ms // SECOND_MS * SECOND_MS)})" if age_ms >= SECOND_MS else ""
+    return f"lag {job.lag_total:,}{age}"
+
+
 def line_of(job: "JobProgress") -> str:
     facts = [f"{job.job}: {job.state}"]
     if job.batch is not None:
-        facts.append(f"{job.rows:,} rows, {job.rows_per_second:,.0f}/s, lag {job.lag_total:,}")
+        facts.append(f"{job.rows:,} rows, {job.rows_per_second:,.0f}/s, {lag_text(job)}")
     if job.is_building:
         facts.append(f"rebuilding as generation {job.generation}, {left_text(job)}")
     if job.watermark is not None:

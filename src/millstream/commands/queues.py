@@ -224,6 +224,7 @@ def _letter_to_json(letter: "DeadLetter") -> dict[str, Any]:
         "died_ms": letter.died_ms,
         "redriven_ms": letter.redriven_ms,
         "copies": letter.copies,
+        "groups": list(letter.groups),
         "key": None if letter.key is None else text_of(letter.key),
         "value": None if letter.raw_value is None else text_of(letter.raw_value),
         "headers": {name: text_of(value) for name, value in letter.headers},

@@ -94,6 +94,7 @@ def _run(
     if not app.catalog.jobs and (app.captures.declared or app.hosted.is_needed):
         app.run(once=once)
         return
+    app.jobs.make_topics(only, rebuild=rebuild, repeat_side_effects=repeat_side_effects)
     with (
         metrics_served(app, listen),
         app.captures.running(once=once),

@@ -179,8 +179,6 @@ class _Up:
             require_free(*self._broker_address)
         address = self._app.bootstrap
         broker = self._app.broker
-        if broker is not None:
-            self._make_topics()
         if broker is None:
             self._tell("broker", address, "as MILLSTREAM_BROKERS says", address=address)
         else:
@@ -188,13 +186,6 @@ class _Up:
             self._tell("broker", address, f"data in {data}", address=address, pid=broker.pid)
         with watched(broker, tell=self._tell_broker):
             yield
-
-    def _make_topics(self) -> None:
-        """Who looks at the console before Spark is there sees them, and who sends finds them."""
-        from millstream.publishing import make_declared_topic
-
-        for declared in self._app.catalog.inputs.values():
-            make_declared_topic(self._app.client_config, declared)
 
     @contextlib.contextmanager
     def _http(self) -> Iterator[None]:
@@ -209,6 +200,7 @@ class _Up:
 
     def _work(self, *, only: list[str] | None, rebuild: list[str]) -> None:
         app = self._app
+        app.jobs.make_topics(only, rebuild=rebuild)
         for capture in app.captures.declared.values():
             self._tell("capture", capture.name, ", ".join(capture.names), name=capture.name)
         with (

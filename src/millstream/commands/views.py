@@ -337,7 +337,8 @@ def shown_rebuild(*, as_json: bool) -> "Iterator[Callable[[list[JobProgress]], N
 
         def look(jobs: "list[JobProgress]") -> None:
             for job in jobs:
-                total = job.rows + job.lag_total if job.batch is not None else None
+                left = job.left if job.lag_total is None else job.lag_total
+                total = None if left is None else job.rows + left
                 bar.update(task, total=total, completed=job.rows, left=left_text(job))
 
         yield look

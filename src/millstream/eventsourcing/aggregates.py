@@ -34,6 +34,7 @@ from millstream.eventsourcing.kept_states import STATES_MAX
 from millstream.eventsourcing.placement import stream_key
 from millstream.eventsourcing.sealed_commands import open_arguments, seal_arguments
 from millstream.eventsourcing.snapshots import SnapshotTopic
+from millstream.eventsourcing.staging import require_version
 from millstream.eventsourcing.states import Deciding, Shunning, States
 from millstream.eventsourcing.stored_event import Command, Receipt
 from millstream.eventsourcing.upcasting import require_steps
@@ -73,6 +74,9 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     id: str | None = None
     expect: int | None = None
     meta: Mapping[str, str]
+
+    def __post_init__(self) -> None:
+        require_version(self.expect)
 
 
 class Aggregates(Generic[AggregateT]):

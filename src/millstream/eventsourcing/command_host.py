@@ -95,7 +95,7 @@ def make_topics(client: Client, names: Names, store: EventStore) -> int:
     found = topics.ensure(names.commands, partitions=wanted, config=COMMANDS_CONFIG)
     if found != wanted:
         raise PartitionsDiffer(topic=names.commands, found=found, events=store.topic, wanted=wanted)
-    topics.ensure(names.dead, partitions=1, config=DEAD_CONFIG)
+    topics.ensure(names.dead, partitions=1, config=DEAD_CONFIG, is_needed=False)
     return topics.ensure(names.replies, partitions=wanted, config=REPLIES_CONFIG)
 
 

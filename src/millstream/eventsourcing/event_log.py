@@ -62,7 +62,9 @@ class EventLog:
     def __init__(self, client: Client, topic: str, *, partitions: int | None = None) -> None:
         self.client, self.topic = client, topic
         topics = Topics(client)
-        self.partitions = topics.ensure(topic, partitions=partitions, config=TOPIC_CONFIG)
+        self.partitions = topics.ensure(
+            topic, partitions=partitions, config=TOPIC_CONFIG, holds="events"
+        )
         self._lock = threading.Lock()
         self._idle: dict[bool, list[Any]] = {True: [], False: []}
         self._is_closed = False

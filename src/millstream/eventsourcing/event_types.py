@@ -7,7 +7,8 @@ is what was read back. Old versions are lifted on the way (`upcasting.py`).
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
+from datetime import datetime
 from typing import Any, Final, Protocol, cast, get_type_hints
 
 import msgspec
@@ -75,6 +76,17 @@ class EventDoesNotFit(Rejected):
             "it values of the types that its class declares"
         )
         self.type, self.reason = type, reason
+
+
+class TimeWithoutZone(Rejected):
+    """Nobody could say later which moment it was."""
+
+    def __init__(self, *, type: str, field: str) -> None:
+        super().__init__(
+            f"an event {type} was not stored: its {field} is a time without a zone. Give it one, "
+            "datetime(..., tzinfo=UTC); or declare the field as a text"
+        )
+        self.type, self.field = type, field
 
 
 class UnknownEventType(Corrupt):
@@ -193,6 +205,8 @@ class EventTypes:
         kind = self._by_class.get(type(found))
         if kind is None:
             raise NotAnEvent(found=found)
+        if (field := _without_zone(found)) is not None:
+            raise TimeWithoutZone(type=kind.facts.name, field=field)
         try:
             data, tags = self._written(kind, found, stream=stream, event_id=event_id)
             read = self._read(kind, data, stream=stream, event_id=event_id)
@@ -341,3 +355,25 @@ def _kind_of(found: object) -> str:
 
 def _path(kind: type) -> str:
     return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _without_zone(found: object, place: str = "") -> str | None:
+    """Where a time without a zone is; None if there is none."""
+    match found:
+        case datetime():
+            return place or "value" if found.tzinfo is None else None
+        case list() | tuple() | set() | frozenset():
+            parts: Iterable[tuple[object, object]] = (("", one) for one in found)
+        case dict():
+            parts = [*found.items(), *(("", key) for key in found)]
+        case msgspec.Struct():
+            parts = ((name, getattr(found, name)) for name in found.__struct_fields__)
+        case _ if is_dataclass(found):
+            parts = ((one.name, getattr(found, one.name, None)) for one in fields(found))
+        case _:
+            return None
+    for name, one in parts:
+        inner = f"{place}.{name}" if place and name else str(name or place)
+        if (where := _without_zone(one, inner)) is not None:
+            return where
+    return None

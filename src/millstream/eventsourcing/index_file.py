@@ -61,6 +61,7 @@ class Body(msgspec.Struct):
     run_seqs: bytes
     run_offsets: bytes
     commands: list[tuple[str, str, str, int, int]]
+    event_ids: list[str] | None = None  # not in files of older versions
 
 
 def write_index(path: Path, state: PartitionState) -> None:
@@ -123,6 +124,7 @@ def encode_index(state: PartitionState) -> bytes:
         run_seqs=_to_bytes(state.runs.seqs),
         run_offsets=_to_bytes(state.runs.offsets),
         commands=[(id, *seen) for id, seen in state.commands.items()],
+        event_ids=list(state.event_ids),
     )
     return msgspec.msgpack.encode(body)
 
@@ -132,6 +134,8 @@ def decode_index(data: bytes, state: PartitionState) -> None:
     body = msgspec.msgpack.decode(data, type=Body)
     if body.place != state.place:
         raise ValueError(f"it is that of {body.place}, not of {state.place}")
+    if body.event_ids is None and body.seq:
+        raise ValueError("it is of an older version, and does not remember ids of events")
     if body.command_ids_max < state.command_ids_max:
         raise ValueError(f"it remembers {body.command_ids_max:,} command ids, too few now")
     index = state.index
@@ -142,6 +146,7 @@ def decode_index(data: bytes, state: PartitionState) -> None:
     state.runs.load(_from_bytes(body.run_seqs), _from_bytes(body.run_offsets))
     for id, print, stream, first_seq, length in body.commands[-state.command_ids_max :]:
         state.commands[id] = SeenCommand(print, stream, first_seq, length)
+    state.note_events(body.event_ids or ())
     state.seq, state.end, state.at, state.last_hash = body.seq, body.end, body.at, body.last_hash
     state.recent.add(state.seq, ())
 

@@ -210,9 +210,11 @@ class KeyTopic:
                 producer.flush(CLOSE_SECONDS)
 
     def _ensure(self) -> None:
-        partitions = self._topics.ensure(self.name, partitions=1, config=CONFIG)
+        partitions = self._topics.partitions().get(self.name, 1)
         if partitions != 1:
             raise UnfitKeyTopic(topic=self.name, partitions=partitions)
+        holds = "keys, and what they seal could never be opened again"
+        self._topics.ensure(self.name, partitions=1, config=CONFIG, holds=holds)
 
     def _open_consumer(self) -> None:
         self._ensure()

@@ -5,7 +5,7 @@ has just written it alike. Does not decide anything: `staging.py` does.
 """
 
 from collections import OrderedDict
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
@@ -37,6 +37,7 @@ class IndexedEvent(msgspec.Struct, frozen=True, gc=False):
     hash: str
     tags: tuple[str, ...] = ()
     command: Command | None = None
+    id: str = ""
 
 
 class SeenCommand(NamedTuple):
@@ -103,6 +104,7 @@ class PartitionState:
         self.index, self.runs = EventIndex(), OffsetRuns()
         self.hashes: dict[str, bytes] = {}
         self.commands: OrderedDict[str, SeenCommand] = OrderedDict()
+        self.event_ids: OrderedDict[str, None] = OrderedDict()
         self.recent = RecentEvents(recent_bytes_max)
         self.seq, self.end = 0, 0
         self.at: datetime | None = None
@@ -138,6 +140,7 @@ class PartitionState:
             for event, offset in zip(events, records.offsets, strict=True):
                 self._take(event, offset)
             self._take_hashes(events)
+            self.note_events(event.id for event in events)
             self.recent.add(self.seq, records.values)
             self._take_last(records)
         self.end = max(self.end, end)
@@ -189,6 +192,12 @@ class PartitionState:
         self.commands.move_to_end(command.id)
         while len(self.commands) > self.command_ids_max:
             self.commands.popitem(last=False)
+
+    def note_events(self, ids: Iterable[str]) -> None:
+        """So many of the last ones are known again as are command ids."""
+        self.event_ids.update(dict.fromkeys(ids))
+        while len(self.event_ids) > self.command_ids_max:
+            self.event_ids.popitem(last=False)
 
     def _fail(self, offset: int, reason: str) -> None:
         raise BadEventRecord(place=f"{self.place}, offset {offset}", reason=reason)

@@ -99,8 +99,9 @@ class ReactionTopics:
 
     def make(self, client: Client) -> None:
         topics = Topics(client)
-        topics.ensure(self.positions, partitions=1, config=COMPACTED)
-        topics.ensure(self.dead, partitions=1, config=KEPT)
+        holds = "the positions of reactions"
+        topics.ensure(self.positions, partitions=1, config=COMPACTED, holds=holds)
+        topics.ensure(self.dead, partitions=1, config=KEPT, is_needed=False)
 
 
 class ReactionRunner(OwnThread):

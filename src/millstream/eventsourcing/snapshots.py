@@ -43,7 +43,9 @@ class SnapshotTopic:
         self.client, self.name = client, name
         self.lost = 0
         topics = Topics(client)
-        self._partitions = topics.ensure(name, partitions=partitions, config=TOPIC_CONFIG)
+        self._partitions = topics.ensure(
+            name, partitions=partitions, config=TOPIC_CONFIG, is_needed=False
+        )
         self._lock = threading.Lock()
         self._offsets: dict[str, int] = {}
         self._read_to = dict.fromkeys(range(self._partitions), 0)

@@ -50,6 +50,31 @@ class WrongVersion(Rejected):
         self.stream, self.expected, self.found = stream, expected, found
 
 
+class BadExpectation(Rejected):
+    """True is 1 for Python, and "1" equals no version: neither is what somebody meant."""
+
+    def __init__(self, *, expect: object) -> None:
+        super().__init__(
+            f"expect={expect!r} is not a version of a stream: give a whole number from 0 on (0: "
+            "it is new), or leave it out"
+        )
+        self.expect = expect
+
+
+def require_version(expect: object) -> None:
+    if expect is not None and (type(expect) is not int or expect < 0):
+        raise BadExpectation(expect=expect)
+
+
+class EventIdReused(Rejected):
+    def __init__(self, *, id: str, stream: str) -> None:
+        super().__init__(
+            f"stream {stream}: an event with the id {id!r} is stored already, or comes twice. "
+            "Nothing of the command was appended. Give each event an id of its own, or none"
+        )
+        self.id, self.stream = id, stream
+
+
 class CommandIdReused(Rejected):
     def __init__(self, *, id: str, stream: str, seen: SeenCommand) -> None:
         other = f"of stream {seen.stream}" if seen.stream != stream else "with other arguments"
@@ -84,6 +109,9 @@ class Wish(msgspec.Struct, frozen=True):
     condition: Condition | None = None
     command: Command | None = None
     meta: Mapping[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        require_version(self.expect)
 
 
 class Decided(msgspec.Struct, frozen=True):
@@ -147,6 +175,7 @@ class Staging:
         self._index = EventIndex()
         self._heads: dict[str, tuple[int, bytes]] = {}
         self._commands: dict[str, tuple[Command, SeenCommand]] = {}
+        self._ids: dict[str, None] = {}
         self._at, self._last_hash = state.at, state.last_hash
 
     @property
@@ -205,6 +234,7 @@ class Staging:
         state.hashes.update({stream: hash for stream, (_, hash) in self._heads.items()})
         for command, seen in self._commands.values():
             state.note_command(command, seen.stream, seen.first_seq, seen.length)
+        state.note_events(self._ids)
         state.recent.add(self.seq, [value for _, value in self.records])
         state.seq, state.at, state.last_hash = self.seq, self._at, self._last_hash
         state.end = max(state.end, offset + len(self.records) + 1)
@@ -241,14 +271,22 @@ class Staging:
             limit = f"{EVENTS_OF_A_DECISION_MAX:,}"
             reason = f"a decision has {len(events):,} events, of {limit} that it may have"
             raise UnfitEvent(stream=stream, reason=reason)
+        given: set[str] = set()
         for event in events:
             _check_event(event, stream)
+            if event.id:
+                self._require_new(event.id, given, stream)
             if event.stream is not None:
                 stream_key(event.stream)
                 if wish.command is not None:
                     reason = "a command with an id is of one stream"
                     raise UnfitEvent(stream=stream, reason=reason)
         return events
+
+    def _require_new(self, id: str, given: set[str], stream: str) -> None:
+        if id in given or id in self._ids or id in self._state.event_ids:
+            raise EventIdReused(id=id, stream=stream)
+        given.add(id)
 
     def _stage(self, wish: Wish, events: Sequence[NewEvent]) -> tuple[str, ...]:
         """All of them, or none if one does not fit; returns their ids."""
@@ -277,6 +315,7 @@ class Staging:
             staged.append((stream, value))
             ids.append(id)
         self._keep(staged, events, heads)
+        self._ids.update(dict.fromkeys(ids))
         self._last_hash = before
         if wish.command is not None:
             seen = SeenCommand(wish.command.print, wish.stream, seq + 1, len(events))

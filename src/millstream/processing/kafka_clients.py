@@ -5,7 +5,7 @@ its broker.
 """
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
@@ -13,6 +13,8 @@ from confluent_kafka import KafkaError, KafkaException
 from millstream.base.errors import MillstreamError, Rejected, Retryable
 from millstream.base.librdkafka import admin_api, quiet_config
 from millstream.base.near_names import did_you_mean
+from millstream.base.topic_check import check_topics
+from millstream.base.topic_terms import TopicTerms
 
 T = TypeVar("T")
 
@@ -131,8 +133,13 @@ def make_topic(
     *,
     partitions: int,
     config: Mapping[str, str],
+    holds: str = "its records",
+    is_needed: bool = True,
 ) -> None:
-    """Make the topic unless it is there. A cluster may answer before all of it knows the topic."""
+    """Make the topic unless it exists; one that exists must keep what it holds.
+
+    A cluster may answer before all of it knows the topic.
+    """
     new = admin_api().NewTopic(topic, partitions, -1, config=dict(config))
     admin = admin_client(brokers, client)
     answers = admin.create_topics([new])
@@ -142,7 +149,28 @@ def make_topic(
     except KafkaException as error:
         if code_of(error) != "TOPIC_ALREADY_EXISTS":
             raise error_from(error.args[0], doing=doing, brokers=brokers) from None
+        terms = TopicTerms(name=topic, config=config, holds=holds, is_needed=is_needed)
+        check_existing(brokers, client, [terms])
+        return
     _wait_until_known(admin, topic, brokers=brokers)
+
+
+def topic_partitions(brokers: str, client: Mapping[str, str]) -> dict[str, int]:
+    """How many each topic has. Asks for all: to ask for one by its name may make it."""
+    admin = admin_client(brokers, client)
+    found = translated(
+        lambda: admin.list_topics(timeout=PATIENCE_SECONDS), doing="list topics", brokers=brokers
+    )
+    return {name: len(topic.partitions) for name, topic in found.topics.items()}
+
+
+def check_existing(brokers: str, client: Mapping[str, str], wanted: Sequence[TopicTerms]) -> None:
+    """Those that exist are what they must be; otherwise an error or a warning."""
+    admin = admin_client(brokers, client)
+    there = topic_partitions(brokers, client)
+    translated(
+        lambda: check_topics(admin, wanted, there), doing="read configs of topics", brokers=brokers
+    )
 
 
 def _wait_until_known(admin: Any, topic: str, *, brokers: str) -> None:

@@ -63,7 +63,9 @@ class Outbox:
 
     def _make_topic(self, topic: str, config: Mapping[str, str]) -> None:
         if topic not in self._made:
-            make_topic(self._brokers, self._client, topic, partitions=1, config=config)
+            make_topic(
+                self._brokers, self._client, topic, partitions=1, config=config, is_needed=False
+            )
             self._made.add(topic)
 
     def _on_delivery(self, error: KafkaError | None, _message: Message) -> None:

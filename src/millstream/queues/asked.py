@@ -14,6 +14,8 @@ NAME = re.compile(r"[a-zA-Z0-9._-]+")
 TOPIC_NAME_LENGTH_MAX = 249
 DEAD_SUFFIX = ".dead"
 NAME_LENGTH_MAX = TOPIC_NAME_LENGTH_MAX - len(DEAD_SUFFIX)
+# Of "_receipts.<app>.<view>.changes.<generation>" at least a third is for the view.
+APP_NAME_LENGTH_MAX = 150
 ALLOWED_NAME = "give letters, digits, '.', '_' and '-'"
 
 
@@ -36,6 +38,8 @@ def app_name(name: object) -> str:
     """It names a directory: neither hidden nor elsewhere."""
     if not isinstance(name, str) or not NAME.fullmatch(name) or name.startswith("."):
         raise BadTerms(f"{name!r} cannot be an app's name: {ALLOWED_NAME}, not '.' first")
+    if len(name) > APP_NAME_LENGTH_MAX:
+        raise BadTerms(f"an app's name of {len(name)} letters: give {APP_NAME_LENGTH_MAX} at most")
     return name
 
 

@@ -60,6 +60,7 @@ class DeadLetter:
     died_ms: int
     history: tuple[Death, ...] = ()
     copies: int = field(default=1)  # a crash can write a letter twice; it counts once
+    groups: tuple[str, ...] = ()  # all that gave it up: share groups, or jobs that read its topic
     redriven_ms: int | None = None
     values: ValueKind = "bytes"
 
@@ -161,11 +162,17 @@ def letters_in(records: Iterable[Record]) -> list[DeadLetter]:
             letter = _letter_from(record, deaths)
             key = (letter.id, letter.death.put_ms)
             if key in letters:
-                letters[key] = replace(letters[key], copies=letters[key].copies + 1)
+                letters[key] = _joined(letters[key], letter)
             else:
                 letters[key] = letter
                 dead.setdefault(letter.id, []).append(key)
     return [*letters.values()]
+
+
+def _joined(known: DeadLetter, letter: DeadLetter) -> DeadLetter:
+    """One record is one letter, however many jobs have met it, or batches were repeated."""
+    groups = tuple(dict.fromkeys((*known.groups, *letter.groups)))
+    return replace(known, copies=known.copies + 1, groups=groups)
 
 
 def _letter_from(record: Record, deaths: Sequence[Death]) -> DeadLetter:
@@ -176,4 +183,5 @@ def _letter_from(record: Record, deaths: Sequence[Death]) -> DeadLetter:
         headers=application_headers(record.headers),
         died_ms=record.timestamp_ms,
         history=tuple(deaths[:-1]),
+        groups=(deaths[-1].group,),
     )

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from millstream.base.errors import MillstreamError, Rejected
+from millstream.base.topic_terms import DELETE, POLICY, TopicTerms
 from millstream.queues.asked import DEAD_SUFFIX
 from millstream.queues.client_trouble import NOBODY_ANSWERS, ClientTrouble
 
@@ -108,16 +109,30 @@ def topics_seen(client: Any, trouble: ClientTrouble) -> Mapping[str, Any]:
 def _create_topics(
     terms: QueueTerms, admin: Any, client: Any, *, present: Mapping[str, Any]
 ) -> None:
+    from millstream.base.topic_check import check_topics
+
     partitions = -1 if terms.partitions is None else terms.partitions
     wanted = [
         admin.NewTopic(terms.name, partitions, -1),
         admin.NewTopic(terms.dead_topic, 1, -1, config=DEAD_TOPIC_CONFIG),
     ]
+    counts = {name: len(topic.partitions) for name, topic in present.items()}
+    check_topics(client, _terms_of_topics(terms), counts)
     missing = [topic for topic in wanted if topic.topic not in present]
     if not missing:
         return
     for made in client.create_topics(missing, request_timeout=ANSWER_SECONDS_MAX).values():
         _unless_there_already(made)
+
+
+def _terms_of_topics(terms: QueueTerms) -> list[TopicTerms]:
+    """What is warned of in topics that exist. Compaction would remove jobs with the same key."""
+    return [
+        TopicTerms(
+            name=terms.name, config={POLICY: DELETE}, partitions=terms.partitions, is_needed=False
+        ),
+        TopicTerms(name=terms.dead_topic, config=DEAD_TOPIC_CONFIG, is_needed=False),
+    ]
 
 
 def _unless_there_already(made: Any) -> None:

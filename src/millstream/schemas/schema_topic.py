@@ -18,6 +18,8 @@ from millstream.base.closing import Closing
 from millstream.base.errors import Rejected, Retryable
 from millstream.base.log_clients import LogNotReached, LogRefused, offset_bounds
 from millstream.base.schema import Schema
+from millstream.base.topic_check import check_topics
+from millstream.base.topic_terms import COMPACTED, TopicTerms
 from millstream.schemas.declaration import Declared, schema_of
 from millstream.schemas.schema_book import Proposal, SchemaBook, SchemaVersion
 
@@ -210,6 +212,8 @@ class SchemaTopic(Closing):
             partitions = 1
         if partitions != 1:
             raise UnfitSchemaTopic(topic=self.name, problem=f"has {partitions} partitions")
+        terms = TopicTerms(name=self.name, config=COMPACTED, holds="schemas")
+        check_topics(admin, [terms], {self.name: partitions})
 
     def _partitions(self, admin: AdminClient) -> int:
         # All topics: to ask for one by its name may create it, with other settings.
@@ -217,7 +221,7 @@ class SchemaTopic(Closing):
         return 0 if found is None else len(found.partitions)
 
     def _create(self, admin: AdminClient) -> None:
-        compacted = NewTopic(self.name, 1, config={"cleanup.policy": "compact"})
+        compacted = NewTopic(self.name, 1, config=dict(COMPACTED))
         created = admin.create_topics([compacted], operation_timeout=self._timeout_s)[self.name]
         try:
             created.result()

@@ -31,12 +31,24 @@ OPS: Final = pa.array(["c", "u", "r", DELETED, TRUNCATED])
 
 
 class EnvelopeDecoder:
-    """`schema` is that of the table's rows. The database has seen to what is NOT NULL."""
+    """`schema` is that of the table's rows. The database has seen to what is NOT NULL.
 
-    def __init__(self, schema: Schema, modes: DebeziumModes = DEBEZIUM_DEFAULTS) -> None:
-        self.schema, self.modes = schema, modes
+    `used`: the columns that anybody looks at (None: all). The others are null, and nothing about
+    them makes a row bad: a column may have had another type when the change was written. `modes`:
+    how Debezium was set to spell values.
+    """
+
+    def __init__(
+        self,
+        schema: Schema,
+        modes: DebeziumModes = DEBEZIUM_DEFAULTS,
+        used: frozenset[str] | None = None,
+    ) -> None:
+        self.schema, self.modes, self.used = schema, modes, used
         self.arrow_schema = nullable_arrow_schema(schema)
-        row = Struct(tuple(replace(field, nullable=True) for field in schema))
+        self._read = [field for field in schema if used is None or field.name in used]
+        self._known = Struct(tuple(self._read))
+        row = Struct(tuple(replace(field, nullable=True) for field in self._read))
         self._envelopes = JsonDecoder(
             Struct(
                 (
@@ -49,7 +61,7 @@ class EnvelopeDecoder:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """By what it was made of: Spark sends it to its workers."""
-        return EnvelopeDecoder, (self.schema, self.modes)
+        return EnvelopeDecoder, (self.schema, self.modes, self.used)
 
     def decode(self, values: pa.BinaryArray) -> Decoded:
         values, unfit = self._in_own_forms(values)
@@ -58,7 +70,7 @@ class EnvelopeDecoder:
         named = {bad.row for bad in read.bad}
         found = [*self._unsound(op, after, unavailable), *unfit]
         bad = [one for one in found if one.row not in named]
-        rows = pa.RecordBatch.from_arrays(after.flatten(), schema=self.arrow_schema)
+        rows = pa.RecordBatch.from_arrays(self._columns(after), schema=self.arrow_schema)
         return Decoded(
             rows,
             sorted([*read.bad, *bad], key=lambda one: one.row),
@@ -74,12 +86,19 @@ class EnvelopeDecoder:
         bad: list[Bad] = []
         for row, value in enumerate(values.to_pylist()):
             try:
-                own = None if value is None else own_envelope(value, self.schema, self.modes)
+                own = None if value is None else own_envelope(value, self._known, self.modes)
             except UnfitValue as error:
                 own = PASSED
                 bad.append(Bad(row, str(error)))
             found.append(own)
         return pa.array(found, values.type), bad
+
+    def _columns(self, after: pa.StructArray) -> list[pa.Array]:
+        found = dict(zip((field.name for field in self._read), after.flatten(), strict=True))
+        return [
+            found[column.name] if column.name in found else pa.nulls(len(after), column.type)
+            for column in self.arrow_schema
+        ]
 
     def _unsound(self, op: pa.Array, after: pa.Array, unavailable: pa.Array) -> Iterator[Bad]:
         """Envelopes that can be read, but from which the row is not known."""
@@ -91,8 +110,9 @@ class EnvelopeDecoder:
             yield from self._left_out(unavailable)
 
     def _left_out(self, unavailable: pa.Array) -> Iterator[Bad]:
+        known = {field.name for field in self._read}
         for row in pc.indices_nonzero(pc.is_valid(unavailable)).to_pylist():
-            missing = [name for name in unavailable[row].as_py() if self.schema.field(name)]
+            missing = [name for name in unavailable[row].as_py() if name in known]
             if missing:
                 yield Bad(row, _left_out_reason(missing))
 

@@ -1,7 +1,8 @@
 """One JSON value to one row: the slow path, and the meaning of a value. Pure.
 
 JSON as Python's `json` reads it: of a key that is there twice the last counts, and NaN, Infinity
-and -Infinity are numbers for FLOAT and DOUBLE. A field takes only what it holds exactly: no
+and -Infinity are numbers for FLOAT and DOUBLE, also as texts ("NaN"), as JSON has no such numbers
+and captures, Protobuf and others write them so. A field takes only what it holds exactly: no other
 text for a number, no 1.0 for an integer, nothing out of range; DECIMAL takes text too. Missing is
 null; fields that are not in the schema are passed over. `json_blocks.py` reads no value in
 another way than this.
@@ -239,7 +240,7 @@ def _read_string(found: Any) -> str:
 
 
 def _read_double(found: Any) -> float:
-    if type(found) is not Number:
+    if type(found) is not Number and not (type(found) is str and found in NOT_FINITE):
         raise _mismatch("DOUBLE", found)
     number = float(found)
     if math.isinf(number) and found not in NOT_FINITE:

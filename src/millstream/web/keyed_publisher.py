@@ -140,7 +140,14 @@ class KeyedPublisher:
     def _open(self, topic: str) -> Producer:
         config = dict(self._config())
         brokers = str(config.pop(BOOTSTRAP))
-        make_topic(brokers, config, self._topic, partitions=1, config=self._topic_config())
+        make_topic(
+            brokers,
+            config,
+            self._topic,
+            partitions=1,
+            config=self._topic_config(),
+            is_needed=False,
+        )
         common = client_config(brokers, config)
         producer = Producer(common | {"transactional.id": self._id, "linger.ms": 0})
         try:

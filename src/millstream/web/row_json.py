@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from millstream.base.schema import BadSchema, DataType, Field, Scalar, Schema, Struct
 from millstream.values.json_decoder import JsonDecoder
-from millstream.values.json_rows import Number, parse
+from millstream.values.json_rows import NOT_FINITE, Number, parse
 from millstream.values.unfit import Unfit
 
 # Texts in JSON; a timestamp may also be a number since 1970.
@@ -77,7 +77,17 @@ def document_of(text: bytes) -> Any:
         raise Unfit("not JSON, or nested too deeply") from None
     if _is_deeper(document, NESTING_MAX):
         raise Unfit(f"nested too deeply: {NESTING_MAX} arrays and objects at most")
+    if (word := _word_in(document)) is not None:
+        raise Unfit(f'not JSON: {word} is not a number there. Write "{word}", as a text')
     return document
+
+
+def _word_in(document: Any) -> str | None:
+    """NaN or an infinity as a number, which Python reads and JSON has not."""
+    if isinstance(document, dict | list):
+        found = (_word_in(one) for one in _within(document))
+        return next((one for one in found if one is not None), None)
+    return str(document) if type(document) is Number and document in NOT_FINITE else None
 
 
 def _is_deeper(document: Any, levels: int) -> bool:

@@ -1,4 +1,4 @@
-from dataclasses import FrozenInstanceError, dataclass
+from dataclasses import FrozenInstanceError, dataclass, field
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from enum import Enum
@@ -15,6 +15,7 @@ from millstream.eventsourcing.event_types import (
     EventTypes,
     NotAnEvent,
     StoredDataDoesNotFit,
+    TimeWithoutZone,
     UnknownEventType,
     UnknownEventVersion,
     UpcastFailed,
@@ -238,3 +239,28 @@ def test_two_events_of_one_name_are_refused() -> None:
 def test_names_of_events_are_plain(name: str) -> None:
     with pytest.raises(BadDeclaration, match="a name has letters"):
         event(name=name)(type("Any", (), {}))
+
+
+@event
+class Booked:
+    at: datetime
+    between: list[datetime] = field(default_factory=list)
+    named: dict[str, datetime] = field(default_factory=dict)
+
+
+NAIVE = datetime(2026, 11, 18, 12)
+
+
+@pytest.mark.parametrize(
+    ("found", "place"),
+    [
+        (Booked(NAIVE), "at"),
+        (Booked(NOON, [NOON, NAIVE]), "between"),
+        (Booked(NOON, named={"end": NAIVE}), "named.end"),
+    ],
+)
+def test_a_time_without_a_zone_is_not_stored(found: Booked, place: str) -> None:
+    types = EventTypes([Booked])
+    with pytest.raises(TimeWithoutZone, match=f"its {place} is a time without a zone"):
+        types.encode(found, stream="A", event_id="1")
+    types.encode(Booked(NOON, [NOON], {"end": NOON}), stream="A", event_id="1")

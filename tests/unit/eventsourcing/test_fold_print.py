@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -114,3 +115,77 @@ def test_what_a_fold_does_is_in_its_print(old: str, new: str) -> None:
 )
 def test_rules_and_comments_are_not(old: str, new: str) -> None:
     assert printed(old, new) == printed()
+
+
+HELPED = {
+    "a module": ("import {m}", "{m}.rate(event.amount)"),
+    "a module by another name": ("import {m} as money", "money.rate(event.amount)"),
+    "a package's module": ("import {m}.inner", "{m}.inner.rate(event.amount)"),
+    "a class": ("from {m} import Rates", "Rates().of(event.amount)"),
+    "an object": ("from {m} import RATES", "RATES.of(event.amount)"),
+    "a table": ("from {m} import TABLE", "TABLE['eur'] * event.amount"),
+    "a constant of a module": ("import {m}", "{m}.RATE * event.amount"),
+    "a function over another module": ("from {m} import through", "through(event.amount)"),
+    "a closure": ("from {m} import made", "made(event.amount)"),
+    "a partial": ("from {m} import partly", "partly(event.amount)"),
+    "an import inside": ("", "__import_inside__"),
+}
+HELPER = """
+from functools import partial
+from . import inner
+
+RATE = 2
+TABLE = {"eur": RATE}
+
+def rate(amount):
+    return amount * 2
+
+def through(amount):
+    return inner.rate(amount)
+
+def scaled(factor):
+    def scale(amount):
+        return amount * factor
+    return scale
+
+made = scaled(2)
+partly = partial(max, 2)
+
+class Rates:
+    def __init__(self):
+        self.factor = 2
+
+    def of(self, amount):
+        return amount * self.factor * 2
+
+RATES = Rates()
+"""
+
+
+def printed_with_helper(folder: Path, how: str, factor: int) -> str:
+    """In a process of its own: a module that changes while a program runs is not read again."""
+    package = folder / f"helper_{factor}" / "helpers"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text(HELPER.replace("2", str(factor)))
+    (package / "inner.py").write_text(f"def rate(amount):\n    return amount * {factor}\n")
+    imported, used = (text.format(m="helpers") for text in HELPED[how])
+    call = f"self.balance += {used}"
+    if used == "__import_inside__":
+        call = "from helpers import rate\n        self.balance += rate(event.amount)"
+    source = SOURCE.replace("self.balance += doubled(event.amount)", call)
+    program = f"{imported}\n{source}\nfrom millstream.eventsourcing.fold_print import fold_print\n"
+    ran = subprocess.run(
+        [sys.executable, "-c", f"{program}print(fold_print(Account))"],
+        env=os.environ | {"PYTHONPATH": str(package.parent)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return ran.stdout
+
+
+@pytest.mark.parametrize("how", HELPED)
+def test_another_helper_is_another_print_however_it_is_named(tmp_path: Path, how: str) -> None:
+    first = printed_with_helper(tmp_path / "a", how, 2)
+    assert first == printed_with_helper(tmp_path / "b", how, 2)
+    assert first != printed_with_helper(tmp_path / "c", how, 3)

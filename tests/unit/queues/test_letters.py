@@ -96,3 +96,12 @@ def test_a_letter_by_kafka_has_no_member_and_no_time_and_is_read_all_the_same() 
     )
     [read] = letters_in([replace(JOB, headers=kafkas)])
     assert read.death == replace(DEATH, member="", put_ms=-1)
+
+
+def test_a_record_that_several_jobs_could_not_read_is_one_letter_with_their_names() -> None:
+    redriven = replace(redriven_record("jobs-2-41"), timestamp_ms=3_000)
+    first, second = (letter(replace(DEATH, group=f"shop.{job}")) for job in ("totals", "mails"))
+    [read] = letters_in([first, second, first])
+    assert (read.groups, read.copies) == (("shop.totals", "shop.mails"), 3)
+    [read] = letters_in([first, redriven, second])  # a job that is behind meets it later
+    assert (read.groups, read.redriven_ms) == (("shop.totals", "shop.mails"), 3_000)

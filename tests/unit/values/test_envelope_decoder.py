@@ -89,3 +89,25 @@ def test_a_value_that_does_not_fit_names_its_column() -> None:
 def test_it_travels_to_workers() -> None:
     again = pickle.loads(pickle.dumps(EnvelopeDecoder(SCHEMA)))
     assert again.arrow_schema == EnvelopeDecoder(SCHEMA).arrow_schema
+
+
+def test_a_column_that_nobody_looks_at_makes_no_row_bad() -> None:
+    """It had another type when the change was written, or was left out by the database."""
+    retyped = envelope("u", {"id": 7, "total": "9.50", "note": {"was": "JSON"}})
+    left_out = envelope("u", {"id": 8, "total": "1.00"}, unavailable=["note"])
+    values = pa.array([retyped, left_out], pa.binary())
+    decoder = pickle.loads(pickle.dumps(EnvelopeDecoder(SCHEMA, used=frozenset({"id", "total"}))))
+    found = decoder.decode(values)
+    assert not found.bad
+    assert found.batch.schema == decoder.arrow_schema
+    assert [row["total"] for row in found.batch.to_pylist()] == [Decimal("9.50"), Decimal("1.00")]
+    assert found.batch.column("note").null_count == 2
+    assert len(EnvelopeDecoder(SCHEMA).decode(values).bad) == 2
+
+
+def test_numbers_that_json_has_not_are_read_as_captures_write_them() -> None:
+    schema = schema_of("id BIGINT NOT NULL, x DOUBLE, y FLOAT")
+    value = envelope("c", {"id": 1, "x": "NaN", "y": "-Infinity"})
+    found = EnvelopeDecoder(schema).decode(pa.array([value], pa.binary()))
+    assert not found.bad
+    assert repr(found.batch.to_pylist()) == "[{'id': 1, 'x': nan, 'y': -inf}]"

@@ -266,3 +266,14 @@ def test_a_key_that_is_no_plain_text_is_refused(client: WebClient, key: str) -> 
 def test_a_key_of_the_greatest_length_is_taken(client: WebClient) -> None:
     headers = {"Idempotency-Key": "x" * 255}
     assert client.post(CLICKS, json={"user": "ada"}, headers=headers).status_code == 201
+
+
+@pytest.mark.parametrize("word", ["NaN", "Infinity", "-Infinity"])
+@pytest.mark.parametrize("body", ['{"user":"ada","count":%s}', '{"rows":[{"user":[%s]}]}'])
+def test_a_number_that_json_has_not_is_refused(
+    client: WebClient, application: MemoryApplication, word: str, body: str
+) -> None:
+    answer = client.post(CLICKS, content=(body % word).encode(), headers=JSON)
+    assert problem(answer) == ("bad-request", 400)
+    assert answer.json()["detail"].startswith(f"the body is not JSON: {word} is not a number")
+    assert application.written == []

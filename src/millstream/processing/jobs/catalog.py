@@ -55,6 +55,12 @@ class Catalog:
         """
         if idles_alone:
             self._idle_alone.add(declared.name)
+        alike = next((one for one in self.inputs if _is_alike(one, declared.name)), None)
+        if alike is not None:
+            raise BadDeclaration(
+                f"topics {alike} and {declared.name} differ in '.' and '_' alone, and a broker "
+                "takes only one of them: rename one"
+            )
         known = self.inputs.setdefault(declared.name, declared)
         if known != declared:
             raise BadDeclaration(f"{declared.name} is declared already, otherwise: {known}")
@@ -132,6 +138,10 @@ class Catalog:
         if name not in self.jobs:
             raise UnknownJob(name=name, known=self.jobs)
         return self.jobs[name]
+
+
+def _is_alike(one: str, other: str) -> bool:
+    return one != other and one.replace(".", "_") == other.replace(".", "_")
 
 
 def _unknown_table(view: Job) -> DeclaredTable:

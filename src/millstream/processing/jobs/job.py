@@ -12,12 +12,28 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from millstream.base.declared import BadDeclaration
+from millstream.base.declared import (
+    TOPIC_NAME_LENGTH_MAX,
+    BadDeclaration,
+    require_topic_name,
+)
 
 # It names a directory, a receipts topic and a view.
 JOB_NAME = re.compile(r"[a-zA-Z0-9_][a-zA-Z0-9._-]{0,199}")
 OutputMode = Literal["append", "update"]
 OUTPUT_MODES = ("append", "update")
+# What else is in the longest name of a topic: _receipts.<app>.<job>.changes.<generation>
+RECEIPTS_LETTERS = len("_receipts..") + len(".changes.") + 6
+
+
+def require_receipts_name(app: str, job: str) -> None:
+    """Topics are named after both."""
+    most = TOPIC_NAME_LENGTH_MAX - RECEIPTS_LETTERS
+    if len(app) + len(job) > most:
+        raise BadDeclaration(
+            f"the names of app {app} and job {job} have {len(app) + len(job)} letters together: "
+            f"give {most} at most, as topics are named after both"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +104,8 @@ class Job:
                 f"{self.name!r} cannot be a job's name: give letters, digits, '_', and after the "
                 "first one '.' and '-'"
             )
+        if isinstance(self.output, ToTopic):
+            require_topic_name(self.output.topic)
         if self.output_mode not in (None, *OUTPUT_MODES):
             raise BadDeclaration(
                 f"job {self.name}: mode={self.output_mode!r}: one of {', '.join(OUTPUT_MODES)}"

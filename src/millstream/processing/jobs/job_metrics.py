@@ -105,7 +105,9 @@ FAMILIES = (
     ),
 )
 LAG = "millstream_job_lag_records"
-LAG_HELP = "Offsets that the job has still to read, by source."
+LAG_HELP = "Offsets up to the end of the log that the job has still to read, by source."
+LAG_SECONDS = "millstream_job_lag_seconds"
+LAG_SECONDS_HELP = "How long the oldest record that the job has still to read is there, by source."
 
 
 class JobMetrics(Collector):
@@ -119,10 +121,13 @@ class JobMetrics(Collector):
         for family in FAMILIES:
             yield _metric(family, jobs)
         lag = GaugeMetricFamily(LAG, LAG_HELP, labels=[JOB, "source"])
+        seconds = GaugeMetricFamily(LAG_SECONDS, LAG_SECONDS_HELP, labels=[JOB, "source"])
         for job in jobs:
             for source, behind in job.lag.items():
                 lag.add_metric([job.job, source], behind)
-        yield lag
+            for source, behind_ms in job.lag_ms.items():
+                seconds.add_metric([job.job, source], behind_ms / SECOND_MS)
+        yield from (lag, seconds)
 
 
 def _metric(family: JobFamily, jobs: Sequence[JobProgress]) -> Metric:

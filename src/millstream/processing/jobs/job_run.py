@@ -28,6 +28,8 @@ from millstream.processing.jobs.job import Job
 from millstream.processing.jobs.job_counts import JobCounts
 from millstream.processing.jobs.job_failure import Failure, failure_from
 from millstream.processing.jobs.job_output import open_output
+from millstream.processing.jobs.lag import Reached, reached_in
+from millstream.processing.jobs.lag_meter import LagMeter
 from millstream.processing.jobs.prepared_job import PreparedJob, Surroundings, prepare
 from millstream.processing.jobs.progress import JobProgress, advanced, follows, is_behind
 from millstream.processing.jobs.restart_policy import RestartPolicy
@@ -86,11 +88,14 @@ class JobRun:
         self._prepared: PreparedJob | None = None
         self._count_due = 0.0
         self._counted_batch: int | None = None
+        self._read_to: Reached = {}
+        topics = [declared.name for declared in inputs.values()]
+        self._lag_meter = LagMeter(around.brokers, around.client, topics)
         self._counts = JobCounts(
             around.brokers,
             around.client,
             job=around.full_name(job),
-            topics=[declared.name for declared in inputs.values()],
+            topics=topics,
         )
 
     @property
@@ -168,6 +173,8 @@ class JobRun:
     def _run_query(self) -> bool:
         """False if it ended, and has not caught up, or is to begin again: then it runs again."""
         self._prepared = None
+        self._read_to = {}
+        self._set(lag={}, lag_ms={})
         prepared = self._prepare()
         prepared.require_startable()
         make_whole(self.job.name, prepared.checkpoint)
@@ -184,6 +191,7 @@ class JobRun:
                 return self._watch(query, on_caught_up=settle)
             finally:
                 query.stop()
+                self._lag_meter.close()
 
     def _prepare(self) -> PreparedJob:
         return prepare(self.job, self._inputs, self._around, rebuild=self._rebuild)
@@ -223,6 +231,7 @@ class JobRun:
             if not is_active:
                 self._require_done(query)
             self._count(at_once=not is_active)
+            self._measure(at_once=not is_active)
             if not has_caught_up and (not is_active or self.progress.has_caught_up):
                 has_caught_up = on_caught_up(has_ended=not is_active)
             if not is_active:
@@ -247,7 +256,9 @@ class JobRun:
         seen = self.progress.reported or ""
         for report in reports:
             if str(report["timestamp"]) > seen:
-                self.progress = advanced(self.progress, json.loads(report.json))
+                facts = json.loads(report.json)
+                self.progress = advanced(self.progress, facts)
+                self._read_to = reached_in(facts)
         if self.progress.batch is not None:
             self._failures = 0
 
@@ -259,6 +270,12 @@ class JobRun:
             # No count is worth a job: who may not read them does not know them.
             with contextlib.suppress(MillstreamError):
                 self._set(late=self._counts.late(), dead=self._counts.dead())
+
+    def _measure(self, *, at_once: bool) -> None:
+        """The lag against the end of the log as it is now, also while a batch takes long."""
+        if self._read_to and (at_once or self._lag_meter.is_due()):
+            lag = self._lag_meter.look(self._read_to)
+            self._set(lag=lag.records, lag_ms=lag.ms)
 
     def _settle(
         self,

@@ -29,6 +29,7 @@ from millstream.processing.jobs.plan_node import shape_of
 from millstream.processing.jobs.plan_reader import output_mode, read_plan
 from millstream.processing.jobs.plan_shape import Comparison, PlanShape, compare
 from millstream.processing.jobs.plan_uses import uses_of
+from millstream.processing.jobs.used_columns import used_columns
 from millstream.processing.reading.event_time import current_event_time
 from millstream.processing.reading.frames import Reading, stream_frame
 from millstream.processing.reading.last_use import Uses
@@ -210,14 +211,32 @@ def call_function(
     job: Job, inputs: Mapping[str, Declared], session: SparkSession, reading: Reading
 ) -> DataFrame:
     """The job's frame over streams of its inputs."""
-    frames = {
-        parameter: stream_frame(session, declared, reading, name=source)
-        for (parameter, declared), source in zip(inputs.items(), _sources(inputs), strict=True)
-    }
-    frame = called(job, frames, event_time_in(inputs.values()))
+
+    def call(reading: Reading) -> DataFrame:
+        frames = {
+            parameter: stream_frame(session, declared, reading, name=source)
+            for (parameter, declared), source in zip(inputs.items(), _sources(inputs), strict=True)
+        }
+        return called(job, frames, event_time_in(inputs.values()))
+
+    frame = by_used_columns(call, inputs, reading)
     if not isinstance(frame, DataFrame) or not frame.isStreaming:
         raise NotAFrame(job=job.name, place=job.place, found=frame)
     return frame
+
+
+def by_used_columns(
+    call: Callable[[Reading], DataFrame], inputs: Mapping[str, Declared], reading: Reading
+) -> DataFrame:
+    """The frame, with only those columns of captured tables decoded that it looks at: a change may
+    be of a time when another column had another type."""
+    frame = call(reading)
+    captured = [one.schema for one in inputs.values() if one.encoding == "debezium"]
+    columns = {field.name for schema in captured if schema is not None for field in schema}
+    if not columns or not isinstance(frame, DataFrame):
+        return frame
+    used = used_columns(frame)
+    return frame if columns <= used else call(replace(reading, used=used))
 
 
 def called(job: Job, frames: Mapping[str, DataFrame], event_time: str | None) -> DataFrame:

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 from millstream.base.ports import Positions
+from millstream.processing.jobs.lag import topics_in
 
 JobState = Literal["starting", "running", "waiting", "done", "stopped", "failed"]
 LONG_AGO = "1970-01-01T00:00:00"
@@ -16,7 +17,10 @@ LONG_AGO = "1970-01-01T00:00:00"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobProgress:
-    """`lag` is what each source has still to read, in offsets. None: not known yet.
+    """`lag` is what each source has still to read up to the end of its topics as that is now, in
+    offsets, and `lag_ms` how long the oldest record of it has been there. Nothing is in them while
+    that is not known: before the first batch, and while the broker does not answer. `left` is what
+    the last batch left of what was there when it was planned. None: not known yet.
 
     `is_building`: readers see the generation before until this one has caught up.
     "waiting" is for a restart after a failure, "done" for a run over what was there.
@@ -37,29 +41,42 @@ class JobProgress:
     state_rows: int = 0
     state_bytes: int = 0
     lag: Mapping[str, int] = field(default_factory=dict)
+    lag_ms: Mapping[str, int] = field(default_factory=dict)
+    left: int | None = None
     late: int | None = None
     dead: int | None = None
     restarts: int = 0
     error: str | None = None
 
     @property
-    def lag_total(self) -> int:
-        return sum(self.lag.values())
+    def lag_total(self) -> int | None:
+        """None: not known."""
+        return sum(self.lag.values()) if self.lag else None
+
+    @property
+    def lag_ms_max(self) -> int | None:
+        """How long the oldest unread record of all sources has been there; None: not known."""
+        is_known = self.lag and all(source in self.lag_ms for source in self.lag)
+        return max(self.lag_ms.values()) if is_known else None
 
     @property
     def has_caught_up(self) -> bool:
-        return self.batch is not None and self.lag_total == 0
+        """Whether a batch left nothing of what was there when it was planned. While others write
+        there may always be more by now: that is the lag."""
+        return self.batch is not None and self.left == 0
 
     @property
     def left_seconds(self) -> float | None:
         """Until it has caught up, at the rate of the last batch; None: not known yet."""
         if self.has_caught_up:
             return 0.0
-        known = self.batch is not None and self.rows_per_second > 0
-        return self.lag_total / self.rows_per_second if known else None
+        total = self.left if self.lag_total is None else self.lag_total
+        if self.batch is None or self.rows_per_second <= 0 or total is None:
+            return None
+        return total / self.rows_per_second
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self) | {"lag": dict(self.lag)}
+        return asdict(self) | {"lag": dict(self.lag), "lag_ms": dict(self.lag_ms)}
 
 
 def advanced(progress: JobProgress, report: Mapping[str, Any]) -> JobProgress:
@@ -79,7 +96,7 @@ def advanced(progress: JobProgress, report: Mapping[str, Any]) -> JobProgress:
         watermark=_watermark(report.get("eventTime") or {}) or progress.watermark,
         state_rows=_total(report, "numRowsTotal"),
         state_bytes=_total(report, "memoryUsedBytes"),
-        lag=dict(_lags(report.get("sources") or ())),
+        left=_left(report.get("sources") or ()),
     )
 
 
@@ -107,16 +124,13 @@ def _total(report: Mapping[str, Any], name: str) -> int:
     return sum(int(one.get(name) or 0) for one in report.get("stateOperators") or ())
 
 
-def _lags(sources: Any) -> Any:
-    for number, source in enumerate(sources):
-        reached, latest = source.get("endOffset"), source.get("latestOffset")
-        if isinstance(reached, Mapping) and isinstance(latest, Mapping):
-            yield ", ".join(topics_in(latest)) or str(number), lag_between(reached, latest)
-
-
-def topics_in(position: Mapping[str, Any]) -> list[str]:
-    """A position has topics by name, and words of its own that start with @."""
-    return [name for name in position if not name.startswith("@")]
+def _left(sources: Any) -> int:
+    pairs = [(source.get("endOffset"), source.get("latestOffset")) for source in sources]
+    return sum(
+        lag_between(reached, latest)
+        for reached, latest in pairs
+        if isinstance(reached, Mapping) and isinstance(latest, Mapping)
+    )
 
 
 def lag_between(reached: Mapping[str, Any], latest: Mapping[str, Any]) -> int:

@@ -13,13 +13,18 @@ from typing import TYPE_CHECKING
 from millstream.base.ports import Positions
 from millstream.processing.jobs.catalog import Declared
 from millstream.processing.jobs.job import Job
-from millstream.processing.jobs.prepared_job import called, event_time_in, session_for
+from millstream.processing.jobs.prepared_job import (
+    by_used_columns,
+    called,
+    event_time_in,
+    session_for,
+)
 from millstream.processing.reading.frames import Reading, batch_frame
 from millstream.processing.session import make_active
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 
 def recomputed(
@@ -32,11 +37,15 @@ def recomputed(
     """The rows of the job's function over all records before these positions."""
     own = session_for(job, session)
     make_active(own)
-    frames = {
-        parameter: batch_frame(own, declared, _reading_to(reading, declared.name, positions))
-        for parameter, declared in inputs.items()
-    }
-    return called(job, frames, event_time_in(inputs.values())).toArrow()
+
+    def call(reading: Reading) -> "DataFrame":
+        frames = {
+            parameter: batch_frame(own, declared, _reading_to(reading, declared.name, positions))
+            for parameter, declared in inputs.items()
+        }
+        return called(job, frames, event_time_in(inputs.values()))
+
+    return by_used_columns(call, inputs, reading).toArrow()
 
 
 def _reading_to(reading: Reading, topic: str, positions: Positions) -> Reading:

@@ -33,6 +33,7 @@ class Reading:
     `job` names dead letters and late events, `run` the checkpoint that they were counted for.
     `checkpoint` is where the job's watermark is found: without it nothing is late. `uses_file` says
     which events the job's operators can use; without it each event is judged by its own time.
+    `used`: the columns of captured tables that the job looks at, None for all.
     """
 
     brokers: str
@@ -45,6 +46,7 @@ class Reading:
     starting: str = "earliest"
     ending: str = "latest"
     on_bad: str = "dead"
+    used: frozenset[str] | None = None
 
 
 def stream_frame(
@@ -96,7 +98,7 @@ def topic_read(declared: Declared, reading: Reading) -> TopicRead:
     return TopicRead(
         brokers=reading.brokers,
         topics=(declared.name,),
-        decoder=decoder_for(declared),
+        decoder=decoder_for(declared, reading.used),
         job=reading.job,
         run=reading.run,
         table_key=declared.key if isinstance(declared, DeclaredTable) else (),
@@ -142,10 +144,12 @@ def source_name(name: str) -> str:
     return plain if plain == name else f"{plain}_{zlib.crc32(name.encode()):08x}"
 
 
-def decoder_for(declared: Declared) -> Decoder | None:
+def decoder_for(declared: Declared, used: frozenset[str] | None = None) -> Decoder | None:
     """None for a topic without a schema: its values stay bytes."""
     if declared.schema is None:
         return None
+    if declared.encoding == "debezium" and used is not None:
+        return _debezium(declared, declared.schema, used | set(declared.key))
     return DECODERS[declared.encoding](declared, declared.schema)
 
 
@@ -179,14 +183,14 @@ def _protobuf(declared: Declared, schema: Schema) -> Decoder:
     return ProtobufDecoder(declared.message.files, declared.message.name, schema)
 
 
-def _debezium(declared: Declared, schema: Schema) -> Decoder:
+def _debezium(declared: Declared, schema: Schema, used: frozenset[str] | None = None) -> Decoder:
     from millstream.values.envelope_decoder import EnvelopeDecoder
 
     if isinstance(declared, DeclaredTopic):
         raise BadDeclaration(
             f"{declared.name}: encoding='debezium' is of tables: declare it with app.table(...)"
         )
-    return EnvelopeDecoder(schema, declared.debezium)
+    return EnvelopeDecoder(schema, declared.debezium, used)
 
 
 DECODERS = {

@@ -155,6 +155,7 @@ def make_output_topic(write: TopicWrite, output: DeclaredTopic, *, compacted: bo
         output.name,
         partitions=output.partitions or BROKERS_DEFAULT,
         config=config | output.options,
+        is_needed=False,
     )
 
 

@@ -15,10 +15,12 @@ from confluent_kafka import KafkaException
 from millstream.base.errors import Retryable
 from millstream.base.librdkafka import admin_api
 from millstream.base.offsets import OffsetRange
+from millstream.base.topic_terms import TopicTerms
 from millstream.processing.kafka_clients import (
     TopicNotFound,
     admin_client,
     answer_in,
+    check_existing,
     code_of,
     error_from,
     make_topic,
@@ -41,6 +43,7 @@ CONFIG = {
     "segment.bytes": str(1 << 20),
     "min.cleanable.dirty.ratio": "0.1",
 }
+HOLDS = "receipts, and a repeated batch would be written twice"
 
 
 class ReceiptInDoubt(Retryable):
@@ -72,8 +75,10 @@ class ReceiptTopic:
             found = len(self._stable.available()[self.name].partitions)
         except TopicNotFound:
             brokers, client = self._read.brokers, self._read.client
-            make_topic(brokers, client, self.name, partitions=wanted, config=CONFIG)
+            make_topic(brokers, client, self.name, partitions=wanted, config=CONFIG, holds=HOLDS)
             return
+        terms = TopicTerms(name=self.name, config=CONFIG, holds=HOLDS)
+        check_existing(self._read.brokers, self._read.client, [terms])
         if found < wanted:
             self._grow(wanted)
 

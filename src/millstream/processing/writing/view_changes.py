@@ -63,7 +63,8 @@ def changes_table(name: str, columns: Schema, key: tuple[str, ...]) -> DeclaredT
 
 
 def make_changes_topic(brokers: str, client: Mapping[str, str], name: str) -> None:
-    make_topic(brokers, client, name, partitions=BROKERS_DEFAULT, config=CONFIG)
+    holds = "rows that jobs read from it"
+    make_topic(brokers, client, name, partitions=BROKERS_DEFAULT, config=CONFIG, holds=holds)
 
 
 class ViewChanges:

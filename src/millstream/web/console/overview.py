@@ -145,14 +145,20 @@ def job_figures(job: JobSeen, watch: Watch) -> Figures:
     per_second = series.rate(BATCHES_MS)
     if progress.state == "failed":
         return Figures(figure="–", note="failed", health="bad", curve=small(series.rates()))
-    lag = progress.lag_total
     return Figures(
         figure=rate(per_second),
-        note=f"{progress.state}, {f'{short(lag)} behind' if lag else 'caught up'}",
+        note=f"{progress.state}{_lag_note(progress.lag_total, progress.lag_ms_max)}",
         health=health_of(progress.state),
         curve=small(series.rates()),
         per_second=per_second,
     )
+
+
+def _lag_note(lag: int | None, age_ms: int | None) -> str:
+    """Nothing while it is not known."""
+    if not lag:
+        return "" if lag is None else ", caught up"
+    return f", {short(lag)} behind" + (f" ({duration(age_ms)})" if age_ms else "")
 
 
 def health_of(state: str) -> Health:

@@ -168,7 +168,8 @@ class Watch:
         if status is None or job.is_stale:
             return
         self._add("job", job.name, status.progress.rows, status.at_ms)
-        self._add("job lag", job.name, status.progress.lag_total, at_ms)
+        if status.progress.lag_total is not None:
+            self._add("job lag", job.name, status.progress.lag_total, at_ms)
         self._add("job state", job.name, status.progress.state_rows, at_ms)
 
     def _look_at_groups(self) -> None:

@@ -25,6 +25,7 @@ BUSY = JobProgress(
     watermark="2026-01-01T00:00:00.000Z",
     state_rows=7,
     lag={"clicks": 3},
+    lag_ms={"clicks": 1500},
     late=2,
     restarts=1,
 )
@@ -42,6 +43,7 @@ def test_every_job_has_its_samples() -> None:
     assert 'millstream_job_running{job_name="per_url"} 1.0' in lines
     assert 'millstream_job_batch_seconds{job_name="per_url"} 0.25' in lines
     assert 'millstream_job_lag_records{job_name="per_url",source="clicks"} 3.0' in lines
+    assert 'millstream_job_lag_seconds{job_name="per_url",source="clicks"} 1.5' in lines
     stamp = 'millstream_job_watermark_timestamp_seconds{job_name="per_url"} 1.7672256e+09'
     assert stamp in lines
     assert "# TYPE millstream_job_rows_total counter" in lines

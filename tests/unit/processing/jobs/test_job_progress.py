@@ -51,13 +51,14 @@ def test_a_report_of_an_idle_job_is_no_batch() -> None:
     assert advanced(idle, report(1, 7, second=12)).rows == 17
 
 
-def test_lag_is_what_each_source_has_still_to_read() -> None:
+def test_what_a_batch_left_is_of_when_it_was_planned() -> None:
     sources = [
         {"endOffset": position(p0=5, p1=7), "latestOffset": position(p0=8, p1=7)},
         {"endOffset": {"@clock": 1}, "latestOffset": {"@clock": 1, **position(p0=2)}},
     ]
     progress = advanced(START, report(0, 1, second=1, sources=sources[:1]))
-    assert (progress.lag, progress.has_caught_up) == ({"clicks": 3}, False)
+    assert (progress.left, progress.has_caught_up) == (3, False)
+    assert progress.lag_total is None  # of now nothing is known by what was planned
     assert lag_between(sources[1]["endOffset"], sources[1]["latestOffset"]) == 2
 
 

@@ -138,7 +138,8 @@ class TopicLedger:
         if self._producer is None:
             self._look()
             check(self.notes)  # before others are fenced for nothing
-            self.topics.make(self.name, partitions=1, config=NOTES_CONFIG)
+            holds = f"what is noted of the view in {self.topic}"
+            self.topics.ensure(self.name, partitions=1, config=NOTES_CONFIG, holds=holds)
             self._producer = self._opened()
             self._look()
         check(self.notes)

@@ -202,7 +202,8 @@ class TopicView:
         if not is_served:
             ledger.topics.remove(topic)  # left by one that was dropped
             partitions = there[ledger.topic]
-        ledger.topics.make(topic, partitions=partitions, config=COMPACTED)
+        holds = f"rows of view {self.view}"
+        ledger.topics.ensure(topic, partitions=partitions, config=COMPACTED, holds=holds)
 
     def _fitting(self, changes: pa.Table) -> TableLayout:
         if self._layout is None:
@@ -267,7 +268,8 @@ def _exchange(
     """The rows of `now` into the view's topic, those of `was` out of it."""
     parked = ledger.parked(was)
     partitions = ledger.topics.partitions()[ledger.topic]
-    ledger.topics.make(parked, partitions=partitions, config=COMPACTED)
+    holds = f"rows of generation {was} of the view in {ledger.topic}"
+    ledger.topics.ensure(parked, partitions=partitions, config=COMPACTED, holds=holds)
     parked_ends = ledger.ends_of(parked)
     shown, wanted = ledger.rows(was), ledger.rows(now)
     changes = [
