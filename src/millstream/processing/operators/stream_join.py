@@ -18,6 +18,7 @@ from millstream.processing.operators.join_columns import (
     require_one_of,
     right_columns,
 )
+from millstream.processing.operators.table_frames import only_rows
 from millstream.processing.reading.event_time import EVENT_TIME, event_time_of, mark_event_time
 
 How = Literal["inner", "left", "right", "full"]
@@ -44,6 +45,7 @@ def within(
     "right" the right one.
     """
     require_one_of(how, HOWS, what="how")
+    left, right = only_rows(left, "joins.within"), only_rows(right, "joins.within")
     key = join_key(on, left.columns, right.columns)
     times = (_time_of(left, side="left"), _time_of(right, side="right"))
     matches = [*_equal(key), _is_near(*times, span_ms(within))]

@@ -31,7 +31,9 @@ from millstream.processing.operators.aggregates import (
     Least,
     Sum,
 )
+from millstream.processing.operators.changelog_columns import mark_changes
 from millstream.processing.operators.plain_times import from_plain, plain_type, to_plain
+from millstream.processing.operators.table_frames import only_rows
 from millstream.processing.operators.window_changes import EMITS, Emit
 from millstream.processing.operators.window_kinds import (
     MS_US,
@@ -191,6 +193,7 @@ def aggregate(
 
     `slots` is fixed for the life of a checkpoint.
     """
+    frame = only_rows(frame, "windows.aggregate")
     on = _event_time(frame, window)
     _require(frame, on, emit)
     keys = [by] if isinstance(by, str) else [*by]
@@ -302,6 +305,8 @@ def _named(
     if is_taken_back(plan.kind, plan.emit):
         columns.append(F.col("change").alias(CHANGE))
     named = told.select(columns)
+    if CHANGE in named.columns:
+        named = mark_changes(named, by_value=plan.emit == "retract")
     return mark_event_time(named, on) if isinstance(plan.kind, Sliding) else named
 
 
