@@ -70,7 +70,7 @@ def as_of(
     return mark_rows(joined) if late_versions == "ignore" else mark_changes(joined)
 
 
-def _require_whole(table: DataFrame, versions: str) -> None:
+def _require_whole(table: DataFrame, versions: str | None) -> None:
     """Where a version is no row of its own, one that was filtered out says nothing of its time."""
     is_filtered = bool(table.schema[CHANGE].metadata.get(FILTERED))
     if is_filtered and versions not in key_of(table):

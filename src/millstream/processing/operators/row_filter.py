@@ -10,7 +10,6 @@ from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's users 
 
 from millstream.base.changes import CHANGE, DELETE, ORDER, UPSERT
 from millstream.processing.operators.changelog_columns import FILTERED, quoted
-from millstream.processing.operators.version_time import version_time_of
 
 
 def rows_that_meet(frame: DataFrame, condition: Column, key: Sequence[str]) -> DataFrame:
@@ -23,8 +22,8 @@ def rows_that_meet(frame: DataFrame, condition: Column, key: Sequence[str]) -> D
 
 
 def _with_bare_deletes(frame: DataFrame, change: Column, key: Sequence[str]) -> DataFrame:
-    """A delete has its key alone, and the time since when it holds, if the table has one."""
-    kept = {*key, version_time_of(frame), ORDER}
+    """A delete has its key alone."""
+    kept = {*key, ORDER}
     made = {
         field.name: F.when(change != DELETE, quoted(field.name))
         for field in frame.schema

@@ -276,6 +276,7 @@ def _step(java: Any, session: SparkSession) -> Step:
         made=tuple(map(_made, _items(java.projectList()))) if name == "Project" else (),
         condition=_condition(java.condition(), session) if name == "Filter" else None,
         moves=_moves(java, name),
+        asks=not java.subqueries().isEmpty(),
         asks_tables=any(_has_table(one) for one in _items(java.subqueries())),
     )
 

@@ -17,7 +17,7 @@ class NotOnTables(Rejected):
     """An operator of Spark that would be wrong over the changes of a table."""
 
     def __init__(self, *, operator: str, why: str, instead: str) -> None:
-        super().__init__(f"{operator} over the changes of a table: {why}. {instead}")
+        super().__init__(f"{operator}, over the changes of a table: {why}. {instead}")
         self.operator, self.why, self.instead = operator, why, instead
 
 
@@ -41,13 +41,14 @@ class Made:
 class Step:
     """One node of a plan. `made` are its columns, where it makes any.
 
-    `moves`: rows change places. `asks_tables`: a table is in a subquery of it.
+    `moves`: rows change places. `asks`: it has a subquery; `asks_tables`: of a table.
     """
 
     name: str
     made: tuple[Made, ...] = ()
     condition: Made | None = None
     moves: bool = False
+    asks: bool = False
     asks_tables: bool = False
 
 
@@ -90,12 +91,12 @@ Judged = TableChanges | None
 def judge(step: Step, inputs: Sequence[Judged]) -> Judged:
     """What a node makes of its inputs; refused if that would be wrong."""
     tables = [one for one in inputs if one is not None]
-    if step.asks_tables:
+    if tables and (step.name not in ALLOWED or len(inputs) != 1):
+        raise refusal(step.name)
+    if step.asks_tables or (step.asks and tables):
         raise refusal("subquery")
     if not tables:
         return None
-    if step.name not in ALLOWED or len(inputs) != 1:
-        raise refusal(step.name)
     (table,) = tables
     unchanged = replace(table, adds=(), is_moved=table.is_moved or step.moves)
     if step.name == "Project":
@@ -250,6 +251,7 @@ REFUSED: dict[str, tuple[str, str, str]] = {
     ),
     "LateralJoin": ("A lateral join", STALE_MATCHES, f"{TABLES}, or changelog.explode"),
     "AsOfJoin": ("Spark's as-of join", STALE_MATCHES, "Write joins.as_of"),
+    "NearestByJoin": ("nearestByJoin", STALE_MATCHES, f"{TABLES}, then changelog.top"),
     "Window": ("A window function (over)", STALE_PLACES, RANKED),
     "GlobalLimit": ("limit", STALE_PLACES, TOP),
     "LocalLimit": ("limit", STALE_PLACES, TOP),
@@ -304,7 +306,7 @@ REFUSED: dict[str, tuple[str, str, str]] = {
     ),
     "joins.within": ("joins.within", STALE_MATCHES, f"{TABLES}. {AS_EVENTS}"),
     "stream side": (
-        "joins.enrich or joins.as_of with a table as the stream",
+        "joins.enrich or joins.as_of with a table on the side of the stream",
         STALE_MATCHES,
         f"{TABLES}. {AS_EVENTS}",
     ),
