@@ -263,6 +263,28 @@ def test_the_history_of_a_table_is_rows_that_stay(frames: Frames) -> None:
         changelog.events(frames["table"], change="name")
 
 
+def test_rows_without_a_group_are_left_out_and_counted(frames: Frames) -> None:
+    """One that comes to have none leaves the group that it had."""
+    table = frames["table"].withColumn("big", F.when(F.col("amount") > 1, "yes"))
+    counted = changelog.aggregate(
+        table, by="big", of={"n": windows.count()}, null_groups="leave_out"
+    )
+    assert view_of(counted, ("big",)) == ["[('big', 'yes'), ('n', 1)]"]
+    assert "null_groups(big)" in str(counted._jdf.queryExecution().analyzed())
+    values = changelog.distinct(table, "big", null_groups="leave_out")
+    assert view_of(values, ("big",)) == ["[('big', 'yes')]"]
+    kept = changelog.aggregate(table, by="big", of={"n": windows.count()})
+    assert {row["big"] for row in kept.collect()} == {"yes", None}
+    minute = windows.tumbling("1 minute", on="at")
+    events = frames["rows"].withColumn("big", F.when(F.col("amount") > 1, "yes"))
+    in_windows = windows.aggregate(
+        events, minute, by="big", of={"n": windows.count()}, null_groups="leave_out"
+    )
+    assert [row["n"] for row in in_windows.collect()] == [1]
+    with pytest.raises(Rejected, match="one of keep, leave_out"):
+        changelog.distinct(table, "big", null_groups="drop")  # type: ignore[arg-type]
+
+
 # One row that becomes several
 
 

@@ -49,7 +49,8 @@ def as_of(
     That is the last one valid from then or earlier; `versions` names the table's column that says
     from when on. "ignore": a row is given once, when the watermark has reached its time; versions
     that come later are counted. "correct": it is given at once, and again, as an upsert or a
-    delete, when a version changes its answer, until the watermark is `keep` beyond its time.
+    delete, when a version changes its answer, until the watermark is `keep` beyond its time;
+    `keep` is of "correct" alone.
     """
     require_one_of(how, HOWS, what="how")
     require_one_of(late_versions, LATE_VERSION_POLICIES, what="late_versions")

@@ -59,6 +59,7 @@ from millstream.processing.operators.changelog_stream import (
     net_stream,
     replaced_stream,
 )
+from millstream.processing.operators.null_groups import NullGroups, with_groups
 from millstream.processing.operators.row_changes import CHANGE_FIELDS
 from millstream.processing.operators.row_filter import rows_that_meet
 from millstream.processing.operators.table_frames import carry, met_condition, table_of
@@ -220,11 +221,14 @@ def aggregate(
     by: Names,
     of: Mapping[str, Aggregate],
     key: Names | None = None,
+    null_groups: NullGroups = "keep",
 ) -> DataFrame:
     """Aggregates of a table's rows, by group: the changelog of the results.
 
     `of` gives each result a name: `windows.count()`, `sum`, `avg`, `min`, `max`, `count_distinct`
-    or `collect` of a column, whose values are then in ascending order. When a row is updated or
+    or `collect` of a column, whose values are in ascending order, as a table has no event time to
+    go by. `null_groups`: "keep" makes a group of the rows that have a null there, which a view
+    refuses; "leave_out" leaves them out and counts them. When a row is updated or
     deleted, its old values are taken back; a group without rows is deleted. `key` names a row of
     `frame`; frames of tables know theirs. Results of a stream are those of its latest rows, to the
     last digit.
@@ -237,15 +241,23 @@ def aggregate(
     _require_apart(groups, kept)
     schema = _result_schema(frame, groups, kept)
     needed = _only(frame, (*names, *groups, *(one.column for one in kept.values() if one.column)))
-    return named_by(aggregated(needed, names, groups, kept, schema), groups)
+    grouped = with_groups(needed, groups, null_groups, names)
+    return named_by(aggregated(grouped, names, groups, kept, schema), groups)
 
 
-def distinct(frame: DataFrame, columns: Names, key: Names | None = None) -> DataFrame:
+def distinct(
+    frame: DataFrame,
+    columns: Names,
+    key: Names | None = None,
+    *,
+    null_groups: NullGroups = "keep",
+) -> DataFrame:
     """The values of these columns that some row has: the changelog of a table whose key they are.
 
-    They come with the first row that has them and go with the last.
+    They come with the first row that has them and go with the last. `null_groups` as in
+    `aggregate`.
     """
-    return aggregate(frame, by=columns, of={}, key=key)
+    return aggregate(frame, by=columns, of={}, key=key, null_groups=null_groups)
 
 
 def top(

@@ -32,6 +32,7 @@ from millstream.processing.operators.aggregates import (
     Sum,
 )
 from millstream.processing.operators.changelog_columns import mark_changes
+from millstream.processing.operators.null_groups import NullGroups, with_groups
 from millstream.processing.operators.plain_times import from_plain, plain_type, to_plain
 from millstream.processing.operators.table_frames import only_rows
 from millstream.processing.operators.window_changes import EMITS, Emit
@@ -179,6 +180,7 @@ def aggregate(
     by: str | Sequence[str] = (),
     emit: Emit = "upsert",
     slots: int = SLOTS,
+    null_groups: NullGroups = "keep",
 ) -> DataFrame:
     """The aggregates `of` each window of each key `by`.
 
@@ -191,7 +193,8 @@ def aggregate(
     back and the new one inserted; "final", once, when the watermark has passed its end. Rows that
     can be taken back have a column `_change`.
 
-    `slots` is fixed for the life of a checkpoint.
+    `slots` is fixed for the life of a checkpoint. `null_groups`: "keep" makes windows of a null
+    key too, which a view refuses; "leave_out" leaves such rows out and counts them.
     """
     frame = only_rows(frame, "windows.aggregate")
     on = _event_time(frame, window)
@@ -199,6 +202,7 @@ def aggregate(
     keys = [by] if isinstance(by, str) else [*by]
     for key in keys:
         require_key(key, _type_of(frame, key))
+    frame = with_groups(frame, keys, null_groups)
     plan = WindowPlan(window.kind, tuple(of.values()), emit, len(keys))
     rows = _operator_rows(frame, on, keys, plan.aggregates, slots)
     kept = "by", keys, "in", slots, "slots"
