@@ -85,9 +85,9 @@ def test_a_full_join_of_streams_matches_no_nulls(spark: SparkSession, tmp_path: 
         feed.add()
     streams = [feed.stream(event_time="at") for feed in (left, right)]
     joined = joins.within(*streams, on=KEY, within="1 s", how="full")
-    rows = run_to_the_end(joined, tmp_path / "checkpoint").rows
-    assert {(row["l"], row["r"]) for row in rows} == expected("full")
-    assert len(rows) == len(expected("full"))
+    found = run_to_the_end(joined, tmp_path / "checkpoint").rows
+    assert {(row["l"], row["r"]) for row in found} == expected("full")
+    assert len(found) == len(expected("full"))
 
 
 # Columns

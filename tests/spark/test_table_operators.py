@@ -285,6 +285,23 @@ def test_rows_without_a_group_are_left_out_and_counted(frames: Frames) -> None:
         changelog.distinct(table, "big", null_groups="drop")  # type: ignore[arg-type]
 
 
+def test_windows_that_change_are_a_table_too(frames: Frames) -> None:
+    """A session that is merged is deleted: a filter must not lose that."""
+    found = windows.aggregate(
+        frames["rows"].withColumn("user", F.lit("ada")),
+        windows.session("1 second", on="at"),
+        by="user",
+        of={"n": windows.count()},
+    )
+    assert changelog.key_of(found) == ("user", "session_start")
+    kept = result_of(
+        Case("", lambda *_: found.filter("n > 5"), key=("user", "session_start")), frames
+    )
+    assert {row[CHANGE] for row in kept.collect()} == {DELETE}
+    by_user = refusal_of(lambda _: found, frames, "user")
+    assert "key=user is not the key of the table (user, session_start)" in by_user
+
+
 # One row that becomes several
 
 

@@ -291,8 +291,8 @@ REFUSED: dict[str, tuple[str, str, str]] = {
     ),
     "filter without key": (
         "filter",
-        "the key of the table was left out before it, so a row cannot be deleted",
-        "Filter first, then select",
+        "nothing says which columns name a row, so none can be deleted",
+        "Filter before the key is left out, or write changelog.where(frame, condition, key=[...])",
     ),
     "checkpoint": (
         f"A checkpoint of columns without {CHANGE}",

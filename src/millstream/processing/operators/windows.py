@@ -31,7 +31,7 @@ from millstream.processing.operators.aggregates import (
     Least,
     Sum,
 )
-from millstream.processing.operators.changelog_columns import mark_changes
+from millstream.processing.operators.changelog_columns import mark_key
 from millstream.processing.operators.null_groups import NullGroups, with_groups
 from millstream.processing.operators.plain_times import from_plain, plain_type, to_plain
 from millstream.processing.operators.table_frames import only_rows
@@ -310,7 +310,7 @@ def _named(
         columns.append(F.col("change").alias(CHANGE))
     named = told.select(columns)
     if CHANGE in named.columns:
-        named = mark_changes(named, by_value=plan.emit == "retract")
+        named = mark_key(named, [*keys, _start(plan.kind, on)], by_value=plan.emit == "retract")
     return mark_event_time(named, on) if isinstance(plan.kind, Sliding) else named
 
 
@@ -323,6 +323,17 @@ def _window_columns(kind: WindowKind, on: str) -> list[Column]:
             return [start.alias("session_start"), end.alias("session_end")]
         case Sliding():
             return [end.alias(on)]
+
+
+def _start(kind: WindowKind, on: str) -> str:
+    """The column that names a window of a key."""
+    match kind:
+        case Hopping():
+            return "window"
+        case Session():
+            return "session_start"
+        case Sliding():
+            return on
 
 
 def is_taken_back(kind: WindowKind, emit: Emit) -> bool:
