@@ -5,6 +5,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's users call it
 
 from millstream.base.declared import DeclaredTable, DeclaredTopic, EventTime
+from millstream.processing.operators import changelog
 from millstream.processing.steps.query import CrashPoint
 from millstream.processing.steps.script import BadStep, NotAsExpected
 from millstream.processing.steps.stage import Stage
@@ -88,7 +89,8 @@ def test_a_difference_is_shown_as_a_table(millstream_steps: Stage) -> None:
 def greeted(clicks: DataFrame, users: DataFrame) -> DataFrame:
     """Rows of both, so that a batch tells which of them came together."""
     clicked = clicks.select(F.concat(F.lit("click "), "url").alias("what"))
-    return clicked.union(users.select(F.concat(F.lit("user "), "name")))
+    came = changelog.events(users)
+    return clicked.union(came.select(F.concat(F.lit("user "), "name")))
 
 
 def test_what_was_added_to_several_topics_is_in_one_batch(millstream_steps: Stage) -> None:
