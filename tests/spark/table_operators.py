@@ -22,13 +22,17 @@ RIGHT = "right"
 
 @dataclass(frozen=True)
 class Case:
-    """`operator` is what the guide calls it; `verdict` is `RIGHT` or a name of `REFUSED`."""
+    """`operator` is what the guide calls it; `verdict` is `RIGHT` or a name of `REFUSED`.
+
+    `of_table` is the function over the plain table, if it is another.
+    """
 
     operator: str
     function: Function
     verdict: str = RIGHT
     key: tuple[str, ...] = ("id",)
     note: str = ""
+    of_table: Function | None = None
 
     @property
     def answer(self) -> str:
@@ -157,8 +161,9 @@ FILTERS = [
     Case("`sampleBy`", lambda t, _: t.sampleBy("id", {1: 0.5}), "nondeterministic"),
     Case(
         "a condition on `_change` or `_order`",
-        lambda t, _: t.filter("_change = 'upsert'"),
-        "filter by change",
+        lambda t, _: t.filter("amount > 1 OR _change = 'delete'"),
+        note="that of the row's last change, so that deletes need no mention",
+        of_table=lambda t, _: t.filter("amount > 1"),
     ),
     Case(
         "`filter` after the key was left out",

@@ -126,8 +126,7 @@ def met_condition(frame: DataFrame, condition: Column | str) -> Column:
     """A condition for rows of a table, once it is known to stay true while a row stays."""
     met = F.expr(condition) if isinstance(condition, str) else condition
     java = _analyzed(frame.filter(met))
-    signs = [one.exprId().id() for one in _items(java.output()) if one.name() in (CHANGE, ORDER)]
-    require_lasting(_condition(java.condition(), frame.sparkSession), signs)
+    require_lasting(_condition(java.condition(), frame.sparkSession))
     return met
 
 

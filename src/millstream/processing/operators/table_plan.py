@@ -161,19 +161,16 @@ def _holding(step: Step, part: frozenset[int]) -> frozenset[int]:
 
 def _filtered(step: Step, table: TableChanges) -> TableChanges:
     assert step.condition is not None, "a filter has one"
-    signs = [one for one in (table.change, table.order) if one is not None]
-    require_lasting(step.condition, signs)
+    require_lasting(step.condition)
     return table
 
 
-def require_lasting(condition: Made, signs: Collection[int]) -> None:
-    """A condition must hold as long as its row stays as it is. `signs` are of the change."""
+def require_lasting(condition: Made) -> None:
+    """A condition must hold as long as its row stays as it is."""
     if condition.is_timed:
         raise refusal("clock")
     if not condition.is_steady:
         raise refusal("nondeterministic")
-    if condition.made_of & set(signs):
-        raise refusal("filter by change")
 
 
 def only_of_key(condition: Made, table: TableChanges) -> bool:
@@ -283,11 +280,6 @@ REFUSED: dict[str, tuple[str, str, str]] = {
         "A condition on the current time",
         "a row is looked at when it changes, not when time passes",
         "Delete such rows from the table, or filter when the view is read",
-    ),
-    "filter by change": (
-        f"A filter on {CHANGE} or {ORDER}",
-        "the changes that it leaves out are of rows that would stay",
-        f"Write changelog.where for rows. {AS_EVENTS}",
     ),
     "filter without key": (
         "filter",
