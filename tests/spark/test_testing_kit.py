@@ -11,7 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's users 
 from millstream.base.declared import BadDeclaration, DeclaredTable, DeclaredTopic, EventTime
 from millstream.base.errors import Rejected
 from millstream.processing.jobs.prepared_job import FunctionRaised
-from millstream.processing.operators import windows
+from millstream.processing.operators import changelog, windows
 from millstream.processing.steps.query import CrashPoint
 from millstream.processing.steps.script import BadStep, JobFailed, NotAsExpected
 from millstream.processing.steps.stage import Stage
@@ -157,7 +157,8 @@ def test_a_failure_is_one_sentence_without_the_stack_of_java(millstream_steps: S
 def greeted(clicks: DataFrame, users: DataFrame) -> DataFrame:
     """Rows of both, so that a batch tells which of them came together."""
     clicked = clicks.select(F.concat(F.lit("click "), "url").alias("what"))
-    return clicked.union(users.select(F.concat(F.lit("user "), "name")))
+    came = changelog.events(users)
+    return clicked.union(came.select(F.concat(F.lit("user "), "name")))
 
 
 def test_what_was_added_to_several_topics_is_in_one_batch(millstream_steps: Stage) -> None:

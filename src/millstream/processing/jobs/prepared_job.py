@@ -29,6 +29,7 @@ from millstream.processing.jobs.plan_node import shape_of
 from millstream.processing.jobs.plan_reader import output_mode, read_plan
 from millstream.processing.jobs.plan_shape import Comparison, PlanShape, compare
 from millstream.processing.jobs.plan_uses import uses_of
+from millstream.processing.jobs.table_result import require_topic_key, table_result
 from millstream.processing.jobs.used_columns import used_columns
 from millstream.processing.reading.event_time import current_event_time
 from millstream.processing.reading.frames import Reading, stream_frame
@@ -137,6 +138,7 @@ def prepare(
     begun = manifest if directory.has_begun(manifest.generation) else None
     reading = _reading(job, around, directory, manifest)
     frame = call_function(job, inputs, session, reading)
+    require_topic_key(job, frame, around.topics)
     plan = read_plan(frame)
     shape = shape_of(plan, output=str(job.output))
     return PreparedJob(
@@ -240,9 +242,11 @@ def by_used_columns(
 
 
 def called(job: Job, frames: Mapping[str, DataFrame], event_time: str | None) -> DataFrame:
+    """What the job's function makes of these frames, with the changes of its tables in it."""
     token = current_event_time.set(event_time)
     try:
-        return job.function(**frames)  # type: ignore[no-any-return]  # looked at by the caller
+        made = job.function(**frames)
+        return table_result(job, made) if isinstance(made, DataFrame) else made
     except MillstreamError:
         raise
     except Exception as error:

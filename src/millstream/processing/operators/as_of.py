@@ -3,9 +3,16 @@
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's users call it
 
+from millstream.base.changes import CHANGE
 from millstream.base.declared import BadDeclaration, duration_ms
 from millstream.processing.operators.as_of_state import LATE_VERSION_POLICIES, AsOf, LateVersions
-from millstream.processing.operators.changelog_columns import columns_of, key_of
+from millstream.processing.operators.changelog_columns import (
+    FILTERED,
+    columns_of,
+    key_of,
+    mark_changes,
+    mark_rows,
+)
 from millstream.processing.operators.enrichment_state import HOWS, How
 from millstream.processing.operators.join_columns import (
     On,
@@ -21,6 +28,7 @@ from millstream.processing.operators.stream_table_operator import (
     run_join,
     side_by_side,
 )
+from millstream.processing.operators.table_frames import joined_table, only_rows
 from millstream.processing.operators.version_time import version_time_of
 from millstream.processing.reading.event_time import event_time_of
 
@@ -41,10 +49,12 @@ def as_of(
     That is the last one valid from then or earlier; `versions` names the table's column that says
     from when on. "ignore": a row is given once, when the watermark has reached its time; versions
     that come later are counted. "correct": it is given at once, and again, as an upsert or a
-    delete, when a version changes its answer, until the watermark is `keep` beyond its time.
+    delete, when a version changes its answer, until the watermark is `keep` beyond its time;
+    `keep` is of "correct" alone.
     """
     require_one_of(how, HOWS, what="how")
     require_one_of(late_versions, LATE_VERSION_POLICIES, what="late_versions")
+    stream, table = only_rows(stream, "stream side"), joined_table(table)
     require_changelog(table.columns)
     require_alike(stream=stream.isStreaming, table=table.isStreaming)
     sides = Sides(
@@ -55,8 +65,21 @@ def as_of(
         versions=_versions_of(table, versions),
     )
     require_key(sides.key, key_of(table), versions=sides.versions)
+    _require_whole(table, sides.versions)
     join = AsOf(how=how, late_versions=late_versions, keep_ms=duration_ms(keep, what="keep"))
-    return _on_streams(join, sides) if stream.isStreaming else _on_batches(join, sides)
+    joined = _on_streams(join, sides) if stream.isStreaming else _on_batches(join, sides)
+    return mark_rows(joined) if late_versions == "ignore" else mark_changes(joined)
+
+
+def _require_whole(table: DataFrame, versions: str | None) -> None:
+    """Where a version is no row of its own, one that was filtered out says nothing of its time."""
+    is_filtered = bool(table.schema[CHANGE].metadata.get(FILTERED))
+    if is_filtered and versions not in key_of(table):
+        raise BadDeclaration(
+            "the versions of the table were filtered, and a version that is left out would take "
+            f"the earlier ones along. Join first, then filter; or declare {versions} as a part of "
+            "the table's key"
+        )
 
 
 def _time_of(stream: DataFrame, at: str | None) -> str:

@@ -107,6 +107,11 @@ class AsOf:
     late_versions: LateVersions
     keep_ms: int = 0
 
+    @property
+    def held_ms(self) -> int:
+        """How long a row is held after the watermark has reached it: to be corrected, if it is."""
+        return self.keep_ms if self.late_versions == "correct" else 0
+
     def recall(self, plain: Plain | None) -> AsOfState:
         if plain is None:
             return AsOfState()
@@ -129,14 +134,14 @@ class AsOf:
         if self.late_versions == "correct":
             step.joined += self._revised(state)
         if watermark_ms is not None:
-            step.joined += self._settled(state, (watermark_ms - self.keep_ms) * 1000)
+            step.joined += self._settled(state, (watermark_ms - self.held_ms) * 1000)
         return step
 
     def due_ms(self, state: AsOfState) -> int | None:
         if state.held:
-            return ms_after(min(at_us for at_us, *_ in state.held)) + self.keep_ms
+            return ms_after(min(at_us for at_us, *_ in state.held)) + self.held_ms
         mark_us = state.mark_us()
-        return None if mark_us is None else ms_after(mark_us) + MARK_KEPT_MS + self.keep_ms
+        return None if mark_us is None else ms_after(mark_us) + MARK_KEPT_MS + self.held_ms
 
     def _timeless(self, arrivals: list[Arrival]) -> list[Joined]:
         """At no time no version holds."""

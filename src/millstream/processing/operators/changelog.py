@@ -3,18 +3,24 @@
 latest       the table that a static changelog describes
 retracting   upserts and deletes as whole rows that go and come
 upserting    the way back: the net change of each key
+events       every change as a row that stays
 where        the rows that meet a condition; one that no longer does is deleted
 aggregate    counts, sums, least and greatest values, that follow rows which change and go
 distinct     the values that some row has
 top          the first rows of each group, in an order
+explode      a row for each element of an array
+windowed     a row for each window that its time is in
+union        the rows of several tables
 
-They work on static frames and on streams, and start no query. What columns are made of others is
-Spark's: `select` and `withColumn` are as right on a changelog as on a table, while the key stays.
+They work on static frames and on streams, and start no query. Columns made of others are Spark's:
+`select`, `withColumn` and `filter` are as right on a changelog as on a table, while the key stays.
+What else of Spark would be wrong on a changelog is refused (table_plan.py).
 """
 
 from collections.abc import Mapping, Sequence
 
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import Window as RowsOf
 from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's users call it
 from pyspark.sql.types import DataType, IntegerType, LongType, StructField, StructType
 
@@ -38,12 +44,12 @@ from millstream.processing.operators.changelog_columns import (
     has_no_order,
     is_coming,
     key_of,
-    key_or_marked,
-    mark_key,
+    mark_rows,
     order_of,
     quoted,
     require_columns,
 )
+from millstream.processing.operators.changelog_columns import mark_key as named_by
 from millstream.processing.operators.changelog_state import net_changes
 from millstream.processing.operators.changelog_stream import (
     TopPlan,
@@ -53,8 +59,19 @@ from millstream.processing.operators.changelog_stream import (
     net_stream,
     replaced_stream,
 )
+from millstream.processing.operators.null_groups import NullGroups, with_groups
 from millstream.processing.operators.row_changes import CHANGE_FIELDS
+from millstream.processing.operators.row_filter import rows_that_meet
+from millstream.processing.operators.table_frames import carry, met_condition, table_of
+from millstream.processing.operators.table_rows_made import (
+    WINDOW,
+    one_of_all,
+    require_time,
+    several_rows,
+    windows_of,
+)
 from millstream.processing.operators.window_types import result_type
+from millstream.processing.operators.windows import Window
 
 __all__ = [
     "CHANGE",
@@ -70,6 +87,8 @@ __all__ = [
     "aggregate",
     "columns_of",
     "distinct",
+    "events",
+    "explode",
     "key_of",
     "latest",
     "mark_key",
@@ -77,8 +96,10 @@ __all__ = [
     "quoted",
     "retracting",
     "top",
+    "union",
     "upserting",
     "where",
+    "windowed",
 ]
 
 # Where a row is among those of its key, the last one first: no name of an application.
@@ -87,49 +108,111 @@ PLACE = "place "
 
 def latest(frame: DataFrame, key: Names | None = None) -> DataFrame:
     """The table that a static changelog describes: the last row of each key."""
-    names = key_or_marked(frame, key)
+    frame, names = table_of(frame, key)
     if frame.isStreaming:
         raise BadChangelog("latest() is of static frames: a stream has no last row")
-    of_key = Window.partitionBy(*map(quoted, names)).orderBy(
+    of_key = RowsOf.partitionBy(*map(quoted, names)).orderBy(
         order_of(frame).desc(), is_coming(frame).desc()
     )
     placed = frame.withColumn(PLACE, F.row_number().over(of_key))
     last = placed.filter(quoted(PLACE) == 1)
-    return last.filter(is_coming(last)).select(*map(quoted, columns_of(frame)))
+    return mark_rows(last.filter(is_coming(last)).select(*map(quoted, columns_of(frame))))
+
+
+def mark_key(frame: DataFrame, key: Names) -> DataFrame:
+    """The same table, of which you say that these columns name a row, and no others.
+
+    For a key that was computed. Nothing checks it: two rows with one key would become one.
+    """
+    return named_by(carry(frame).frame, key)
 
 
 def retracting(frame: DataFrame, key: Names | None = None) -> DataFrame:
     """Whole rows that go (retract) and come (insert), for what can only add and take away."""
-    names = key_or_marked(frame, key)
+    frame, names = table_of(frame, key)
     if frame.isStreaming:
-        return mark_key(replaced_stream(frame, names), names)
-    return mark_key(_changes(latest(frame, names), INSERT), names)
+        return named_by(replaced_stream(frame, names), names, by_value=True)
+    return named_by(_changes(latest(frame, names), INSERT), names, by_value=True)
+
+
+def events(frame: DataFrame, *, change: str = "change", order: str = "order") -> DataFrame:
+    """Every change as a row that stays: the history of a table, for all that Spark can do.
+
+    `change` and `order` name the columns that say what happened to the row, and in which order. A
+    delete has only the key's columns set.
+    """
+    given = carry(frame).frame
+    taken = {name.lower() for name in columns_of(given)}
+    for name in (change, order):
+        if name.lower() in taken:
+            raise BadChangelog(f"{name} is a column of the table: give the events another name")
+    return mark_rows(given.withColumnsRenamed({CHANGE: change, ORDER: order}))
+
+
+def explode(
+    frame: DataFrame,
+    column: str,
+    *,
+    name: str | None = None,
+    position: str | None = None,
+    key: Names | None = None,
+) -> DataFrame:
+    """A row for each element of an array column: the changelog of a table of elements.
+
+    `name` is the column of the elements: that of the array if not given. With `position`, a column
+    for the place of each from 0 on, the key is the table's and the place. Without, it is the
+    table's and the element: equal elements of a row are one, and nulls none.
+    """
+    table, names = table_of(frame, key)
+    whole = retracting(table, names)
+    return several_rows(whole, column, names, name=name or column, position=position)
+
+
+def windowed(frame: DataFrame, window: Window, *, key: Names | None = None) -> DataFrame:
+    """A row for each window that its time is in: the changelog of a table with a column `window`.
+
+    `window` is `windows.tumbling(..., on=...)` or `windows.hopping(..., on=...)`. The key is the
+    table's and the window. A row without a time is in none.
+    """
+    table, names = table_of(frame, key)
+    on = require_time(table, window.on)
+    placed = table.withColumn(WINDOW, windows_of(window.kind, quoted(on)))
+    whole = retracting(placed, names)
+    return several_rows(whole, WINDOW, names, name=WINDOW, position=None)
+
+
+def union(
+    frames: Mapping[str, DataFrame], *, source: str = "source", key: Names | None = None
+) -> DataFrame:
+    """The rows of several tables that have the same columns and key, as one table.
+
+    `source` is a column with the name of the table that a row is of; with the key it names a row.
+    """
+    return one_of_all(frames, source, key)
 
 
 def upserting(frame: DataFrame, key: Names | None = None) -> DataFrame:
     """One upsert or delete of each key, of however many changes a batch has of it.
 
-    Of a stream it keeps nothing: a delete is passed on also when the key was never there.
+    Of a stream it keeps nothing: a delete is passed on also when the key was never there. Where
+    one row has become several (`explode` of a frame of whole rows), `key` is that of the row and
+    what tells them apart.
     """
-    names = key_or_marked(frame, key)
+    frame, names = table_of(frame, key, several=True)
     if frame.isStreaming:
-        return mark_key(net_stream(frame, names), names)
+        return named_by(net_stream(frame, names), names)
     netted = net_stream(frame, names)
-    return mark_key(netted.filter(is_coming(netted)), names)
+    return named_by(netted.filter(is_coming(netted)), names)
 
 
 def where(frame: DataFrame, condition: Column | str, key: Names | None = None) -> DataFrame:
     """The rows of a table that meet a condition; keeps nothing.
 
-    Spark's own `filter` would lose the change by which a row stops to meet it, and every delete.
-    Here such a change is a delete, also of a row that was never among those that do.
+    A change by which a row stops to meet it is a delete, also of a row that was never among those
+    that do. Spark's own `filter` of a frame that knows its key becomes this.
     """
-    names = key_or_marked(frame, key)
-    meets = F.coalesce(F.expr(condition) if isinstance(condition, str) else condition, F.lit(False))
-    said = F.coalesce(CHANGE, F.lit(UPSERT)) if CHANGE in frame.columns else F.lit(UPSERT)
-    told = frame.withColumn(CHANGE, F.when((said == UPSERT) & ~meets, DELETE).otherwise(said))
-    by_key = said.isin(UPSERT, DELETE)
-    return _with_bare_deletes(told.filter(by_key | meets), names)
+    table, names = table_of(frame, key)
+    return named_by(rows_that_meet(table, met_condition(table, condition), names), names)
 
 
 def aggregate(
@@ -138,16 +221,19 @@ def aggregate(
     by: Names,
     of: Mapping[str, Aggregate],
     key: Names | None = None,
+    null_groups: NullGroups = "keep",
 ) -> DataFrame:
     """Aggregates of a table's rows, by group: the changelog of the results.
 
     `of` gives each result a name: `windows.count()`, `sum`, `avg`, `min`, `max`, `count_distinct`
-    or `collect` of a column, whose values are then in ascending order. When a row is updated or
+    or `collect` of a column, whose values are in ascending order, as a table has no event time to
+    go by. `null_groups`: "keep" makes a group of the rows that have a null there, which a view
+    refuses; "leave_out" leaves them out and counts them. When a row is updated or
     deleted, its old values are taken back; a group without rows is deleted. `key` names a row of
     `frame`; frames of tables know theirs. Results of a stream are those of its latest rows, to the
     last digit.
     """
-    names = key_or_marked(frame, key)
+    frame, names = table_of(frame, key)
     groups = require_columns(frame, by, what="by")
     if not groups:
         raise BadChangelog("by= names no column: for one row of all, group by a constant column")
@@ -155,15 +241,23 @@ def aggregate(
     _require_apart(groups, kept)
     schema = _result_schema(frame, groups, kept)
     needed = _only(frame, (*names, *groups, *(one.column for one in kept.values() if one.column)))
-    return mark_key(aggregated(needed, names, groups, kept, schema), groups)
+    grouped = with_groups(needed, groups, null_groups, names)
+    return named_by(aggregated(grouped, names, groups, kept, schema), groups)
 
 
-def distinct(frame: DataFrame, columns: Names, key: Names | None = None) -> DataFrame:
+def distinct(
+    frame: DataFrame,
+    columns: Names,
+    key: Names | None = None,
+    *,
+    null_groups: NullGroups = "keep",
+) -> DataFrame:
     """The values of these columns that some row has: the changelog of a table whose key they are.
 
-    They come with the first row that has them and go with the last.
+    They come with the first row that has them and go with the last. `null_groups` as in
+    `aggregate`.
     """
-    return aggregate(frame, by=columns, of={}, key=key)
+    return aggregate(frame, by=columns, of={}, key=key, null_groups=null_groups)
 
 
 def top(
@@ -181,7 +275,7 @@ def top(
     that are equal come by their key. `rank` names a column for the place of each, from 1: then a
     new first row changes all of them. When one goes, the next comes up.
     """
-    names = key_or_marked(frame, key)
+    frame, names = table_of(frame, key)
     order = [order_by] if isinstance(order_by, str) else list(order_by)
     plan = TopPlan(
         count=count,
@@ -192,20 +286,13 @@ def top(
         rank=rank,
     )
     schema = _top_schema(frame, plan)
-    return mark_key(first_rows(frame, plan, schema), names)
+    return named_by(first_rows(frame, plan, schema), names)
 
 
 def _only(frame: DataFrame, names: Sequence[str]) -> DataFrame:
     """State holds these columns, and no change of another one is looked at."""
     signs = [name for name in (CHANGE, ORDER) if name in frame.columns]
     return frame.select(*map(quoted, dict.fromkeys((*names, *signs))))
-
-
-def _with_bare_deletes(frame: DataFrame, key: Sequence[str]) -> DataFrame:
-    """A delete has its key alone."""
-    others = [name for name in columns_of(frame) if name not in key]
-    comes = F.col(CHANGE) != DELETE
-    return frame.withColumns({name: F.when(comes, quoted(name)) for name in others})
 
 
 def _result_schema(

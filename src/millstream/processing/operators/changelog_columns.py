@@ -3,11 +3,11 @@
 A frame may say which columns are its key, in their metadata: then nobody has to repeat it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's users call it
-from pyspark.sql.types import ArrayType, DataType, MapType, StructType, VariantType
+from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType, VariantType
 
 from millstream.base.changes import CHANGE, COMING, ORDER
 from millstream.base.errors import Rejected
@@ -15,6 +15,15 @@ from millstream.base.errors import Rejected
 # The metadata of a key's column: its place in the key, and how many columns the key has.
 KEY_MARK = "millstream.key"
 KEY_WIDTH = "millstream.key_width"
+KEY_NAME = "millstream.key_name"
+# The metadata of `_change`, where a frame is made that is a table's changes: by key or by value.
+CHANGE_MARK = "millstream.change"
+BY_KEY, BY_VALUE = "by key", "by value"
+# The metadata of `_change` of a table that was filtered: a delete may be of a version of a row.
+FILTERED = "millstream.filtered"
+# The metadata of the first column, where rows that only come are made of a table.
+ROWS_MARK = "millstream.rows"
+MARKS = (KEY_MARK, KEY_WIDTH, KEY_NAME, CHANGE_MARK, ROWS_MARK)
 Names = str | Sequence[str]
 
 
@@ -22,26 +31,66 @@ class BadChangelog(Rejected):
     """A frame that is no changelog as the call says it is."""
 
 
-def mark_key(frame: DataFrame, key: Names) -> DataFrame:
-    """The same frame, which says that these columns name a row, and no others."""
+def mark_key(frame: DataFrame, key: Names, *, by_value: bool | None = None) -> DataFrame:
+    """The same frame, which says that these columns name a row, and no others.
+
+    Changes in it, if it has any, are marked as a table's: what follows is looked at. `by_value`:
+    they are whole rows that go and come; None: as they were.
+    """
     wanted = require_columns(frame, key, what="key")
-    for name in dict.fromkeys((*_marked(frame), *wanted)):
-        mark = {KEY_MARK: wanted.index(name), KEY_WIDTH: len(wanted)} if name in wanted else {}
-        frame = frame.withMetadata(name, _other_metadata(frame, name) | mark)
-    return frame
+    marks: dict[str, dict[str, object]] = {
+        name: {KEY_MARK: place, KEY_WIDTH: len(wanted), KEY_NAME: name}
+        for place, name in enumerate(wanted)
+    }
+    if CHANGE in frame.columns:
+        known = frame.schema[CHANGE].metadata.get(CHANGE_MARK, BY_KEY)
+        kind = known if by_value is None else (BY_VALUE if by_value else BY_KEY)
+        marks[CHANGE] = {CHANGE_MARK: kind}
+    return _with_marks(frame, marks)
+
+
+def mark_changes(frame: DataFrame, *, by_value: bool = False) -> DataFrame:
+    """The same for changes whose key nobody has said yet."""
+    return _with_marks(frame, {CHANGE: {CHANGE_MARK: BY_VALUE if by_value else BY_KEY}})
+
+
+def mark_rows(frame: DataFrame) -> DataFrame:
+    """The same frame, which says that its rows only come, whatever they are made of."""
+    return _with_marks(frame, {frame.columns[0]: {ROWS_MARK: True}})
+
+
+def _with_marks(frame: DataFrame, marks: Mapping[str, Mapping[str, object]]) -> DataFrame:
+    """One selection, with these marks and no others of ours."""
+    columns = [
+        quoted(field.name).alias(field.name, metadata=noted)
+        if (noted := _other_metadata(field) | dict(marks.get(field.name, {}))) != field.metadata
+        or field.name in marks
+        else quoted(field.name)
+        for field in frame.schema
+    ]
+    return frame.select(*columns)
 
 
 def key_of(frame: DataFrame) -> tuple[str, ...]:
     """The columns that name a row, also after they were renamed; none if nobody has said so, or
-    one of them was left out or computed anew: the others alone do not name a row."""
-    marked = [frame.schema[name] for name in _marked(frame)]
-    if any(field.metadata.get(KEY_WIDTH) != len(marked) for field in marked):
+    one of them was left out or computed: the others alone do not name a row.
+
+    A copy of a column of the key holds the same values: the one with the key's name counts.
+    """
+    parts: dict[int, StructField] = {}
+    for field in _marked(frame):
+        known = parts.setdefault(field.metadata[KEY_MARK], field)
+        if known.name != field.metadata.get(KEY_NAME) and field.name == field.metadata.get(
+            KEY_NAME
+        ):
+            parts[field.metadata[KEY_MARK]] = field
+    if any(field.metadata.get(KEY_WIDTH) != len(parts) for field in parts.values()):
         return ()
-    return tuple(field.name for field in sorted(marked, key=lambda f: f.metadata[KEY_MARK]))
+    return tuple(parts[place].name for place in sorted(parts))
 
 
-def _marked(frame: DataFrame) -> list[str]:
-    return [field.name for field in frame.schema if KEY_MARK in field.metadata]
+def _marked(frame: DataFrame) -> list[StructField]:
+    return [field for field in frame.schema if KEY_MARK in field.metadata]
 
 
 def columns_of(frame: DataFrame) -> list[str]:
@@ -92,6 +141,5 @@ def has_no_order(type_: DataType) -> bool:
     return isinstance(type_, MapType | VariantType)
 
 
-def _other_metadata(frame: DataFrame, name: str) -> dict[str, object]:
-    known = frame.schema[name].metadata
-    return {what: value for what, value in known.items() if what not in (KEY_MARK, KEY_WIDTH)}
+def _other_metadata(field: StructField) -> dict[str, object]:
+    return {what: value for what, value in field.metadata.items() if what not in MARKS}

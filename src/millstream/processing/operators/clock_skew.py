@@ -29,6 +29,7 @@ from millstream.base.errors import Corrupt
 from millstream.processing.operators.arrow_rows import rows_of, table_of
 from millstream.processing.operators.device_clock import clock_from
 from millstream.processing.operators.plain_times import from_plain, plain_type, to_plain
+from millstream.processing.operators.table_frames import only_rows
 from millstream.processing.operators.window_kinds import MS_US, window_us
 from millstream.processing.reading.event_time import mark_event_time
 from millstream.processing.state.state_terms import telling
@@ -62,6 +63,7 @@ def correct_clock(
     it, and at most `uncertainty_ms` before it if the device's clock is known, or if the event was
     sent when it happened. A row without the time received is passed on without correction.
     """
+    frame = only_rows(frame, "correct_clock")
     times = {EVENT: event, SENT: sent, RECEIVED: received}
     _require(frame, device, times)
     plan = SkewPlan(window_us(delay_max, what="delay_max"), _carried(frame))

@@ -5,7 +5,7 @@ from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's users 
 
 from millstream.base.declared import BadDeclaration, duration_ms
 from millstream.processing.operators.changelog import latest
-from millstream.processing.operators.changelog_columns import key_of, quoted
+from millstream.processing.operators.changelog_columns import key_of, mark_rows, quoted
 from millstream.processing.operators.enrichment_state import HOWS, Enrichment, How
 from millstream.processing.operators.join_columns import (
     On,
@@ -22,6 +22,7 @@ from millstream.processing.operators.stream_table_operator import (
     run_join,
     side_by_side,
 )
+from millstream.processing.operators.table_frames import joined_table, only_rows
 from millstream.processing.reading.event_time import event_time_of
 
 
@@ -41,6 +42,7 @@ def enrich(
     as it is at the end, and there is nothing to wait for.
     """
     require_one_of(how, HOWS, what="how")
+    stream, table = only_rows(stream, "stream side"), joined_table(table)
     require_changelog(table.columns)
     require_alike(stream=stream.isStreaming, table=table.isStreaming)
     sides = Sides(
@@ -51,7 +53,8 @@ def enrich(
     )
     require_key(sides.key, key_of(table))
     join = Enrichment(how=how, wait_ms=_wait_ms(wait, sides.at))
-    return _on_streams(join, sides) if stream.isStreaming else _on_batches(join, sides)
+    run = _on_streams if stream.isStreaming else _on_batches
+    return mark_rows(run(join, sides))
 
 
 def _wait_ms(wait: str | float | None, at: str | None) -> int | None:

@@ -1,7 +1,8 @@
 """The columns of a join: which of them must be equal, and what the result's are called. Pure.
 
-The result has the left side's columns under their names, then the right side's without those it was
-joined on; one whose name is taken already gets `_right` behind it.
+The result has the left side's columns under their names, then the right side's. A column that both
+are joined on by one name (`on="id"`) is there once, as with USING in SQL; with two names
+(`on={"customer": "id"}`) both are there, as with ON. A name that is taken gets `_right` behind it.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -21,6 +22,11 @@ class JoinKey:
 
     left: tuple[str, ...]
     right: tuple[str, ...]
+
+    @property
+    def shared(self) -> set[str]:
+        """Those that have one name on both sides."""
+        return {left for left, right in zip(self.left, self.right, strict=True) if left == right}
 
 
 def join_key(on: On, left: Sequence[str], right: Sequence[str]) -> JoinKey:
@@ -47,7 +53,7 @@ def _require(wanted: Sequence[str], columns: Sequence[str], *, side: str) -> Non
 
 def right_columns(left: Sequence[str], right: Sequence[str], key: JoinKey) -> dict[str, str]:
     """The right side's own columns, to their names in the result."""
-    own = [name for name in right if name not in (*key.right, CHANGE, ORDER)]
+    own = [name for name in right if name not in (*key.shared, CHANGE, ORDER)]
     names: dict[str, str] = {}
     taken = {name.lower() for name in left}
     for name in own:

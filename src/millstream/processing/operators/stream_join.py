@@ -4,6 +4,9 @@ State is kept as long as a match may come, by Spark's watermark; a row that has 
 given alone. Static frames give the same rows. Does not join tables: those have no time.
 """
 
+from collections.abc import Sequence
+from functools import reduce
+from operator import or_
 from typing import Literal
 
 from pyspark.sql import Column, DataFrame
@@ -18,6 +21,7 @@ from millstream.processing.operators.join_columns import (
     require_one_of,
     right_columns,
 )
+from millstream.processing.operators.table_frames import only_rows
 from millstream.processing.reading.event_time import EVENT_TIME, event_time_of, mark_event_time
 
 How = Literal["inner", "left", "right", "full"]
@@ -44,9 +48,10 @@ def within(
     "right" the right one.
     """
     require_one_of(how, HOWS, what="how")
+    left, right = only_rows(left, "joins.within"), only_rows(right, "joins.within")
     key = join_key(on, left.columns, right.columns)
     times = (_time_of(left, side="left"), _time_of(right, side="right"))
-    matches = [*_equal(key), _is_near(*times, span_ms(within))]
+    matches = [*_equal(key), *_no_null_key(key, how), _is_near(*times, span_ms(within))]
     joined = _named(left, LEFT).join(_named(right, RIGHT), matches, JOIN_TYPES[how])
     names = right_columns(left.columns, right.columns, key)
     columns = [_of_left(name, key, how) for name in left.columns]
@@ -82,6 +87,21 @@ def _equal(key: JoinKey) -> list[Column]:
     return [quoted(LEFT + left) == quoted(RIGHT + right) for left, right in pairs]
 
 
+def _no_null_key(key: JoinKey, how: How) -> list[Column]:
+    """Null equals nothing. Spark leaves such rows out before other joins; in a full one of streams
+    it looks for the other side by the bytes of the key, where nulls are equal. So rows with a null
+    have a word of their side beside the key, which the other side never has."""
+    if how != "full":
+        return []
+    sides = ((LEFT, key.left), (RIGHT, key.right))
+    words = [F.when(_has_null(side, names), side).otherwise("") for side, names in sides]
+    return [words[0] == words[1]]
+
+
+def _has_null(side: str, names: Sequence[str]) -> Column:
+    return reduce(or_, (quoted(side + name).isNull() for name in names))
+
+
 def _is_near(left_time: str, right_time: str, span: tuple[int, int]) -> Column:
     left, right = quoted(LEFT + left_time), quoted(RIGHT + right_time)
     before, after = (F.expr(f"interval {ms} milliseconds") for ms in span)
@@ -89,11 +109,11 @@ def _is_near(left_time: str, right_time: str, span: tuple[int, int]) -> Column:
 
 
 def _of_left(name: str, key: JoinKey, how: How) -> Column:
-    """A column of the join is there once; where the left row may be missing, from the right one."""
-    if name not in key.left or how in ("inner", "left"):
+    """A column that both sides are joined on by one name is there once; where the left row may be
+    missing, from the right one."""
+    if name not in key.shared or how in ("inner", "left"):
         return quoted(LEFT + name).alias(name)
-    other = key.right[key.left.index(name)]
-    return F.coalesce(quoted(LEFT + name), quoted(RIGHT + other)).alias(name)
+    return F.coalesce(quoted(LEFT + name), quoted(RIGHT + name)).alias(name)
 
 
 def _with_one_time(frame: DataFrame, left_time: str, right_time: str, how: How) -> DataFrame:

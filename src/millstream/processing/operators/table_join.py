@@ -17,6 +17,7 @@ from millstream.base.changes import CHANGE, ORDER, UPSERT
 from millstream.processing.operators.changelog import latest
 from millstream.processing.operators.changelog_columns import Names, mark_key, quoted
 from millstream.processing.operators.join_columns import On
+from millstream.processing.operators.table_frames import table_of
 from millstream.processing.operators.table_join_plan import (
     BadTableJoin,
     JoinPlan,
@@ -50,6 +51,8 @@ def tables(
     outer join's row without a match has nulls for the other side, also in its key. A column of
     the right table whose name the left one has too gets `_right` behind it.
     """
+    left, left_key = table_of(left, left_key, what="left_key")
+    right, right_key = table_of(right, right_key, what="right_key")
     right, on, right_key = named_apart(left, right, on, right_key)
     plan = plan_join(left, right, on, how=how, keys=(left_key, right_key), key=key)
     join = stream_join if left.isStreaming else _join_latest

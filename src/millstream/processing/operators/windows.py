@@ -31,7 +31,10 @@ from millstream.processing.operators.aggregates import (
     Least,
     Sum,
 )
+from millstream.processing.operators.changelog_columns import mark_key
+from millstream.processing.operators.null_groups import NullGroups, with_groups
 from millstream.processing.operators.plain_times import from_plain, plain_type, to_plain
+from millstream.processing.operators.table_frames import only_rows
 from millstream.processing.operators.window_changes import EMITS, Emit
 from millstream.processing.operators.window_kinds import (
     MS_US,
@@ -179,6 +182,7 @@ def aggregate(
     emit: Emit = "upsert",
     grace: Duration = 0,
     slots: int = SLOTS,
+    null_groups: NullGroups = "keep",
 ) -> DataFrame:
     """The aggregates `of` each window of each key `by`.
 
@@ -192,13 +196,16 @@ def aggregate(
     can be taken back have a column `_change`.
 
     A window takes events until the watermark has reached its end plus `grace`. `grace` and `slots`
-    are fixed for the life of a checkpoint.
+    are fixed for the life of a checkpoint. `null_groups`: "keep" makes windows of a null key too,
+    which a view refuses; "leave_out" leaves such rows out and counts them.
     """
+    frame = only_rows(frame, "windows.aggregate")
     on = _event_time(frame, window)
     _require(frame, on, emit)
     keys = [by] if isinstance(by, str) else [*by]
     for key in keys:
         require_key(key, _type_of(frame, key))
+    frame = with_groups(frame, keys, null_groups)
     grace_us = _grace_us(grace)
     plan = WindowPlan(window.kind, tuple(of.values()), emit, len(keys), grace_us)
     rows = _operator_rows(frame, on, keys, plan, slots)
@@ -325,6 +332,8 @@ def _named(
     if is_taken_back(plan.kind, plan.emit):
         columns.append(F.col("change").alias(CHANGE))
     named = told.select(columns)
+    if CHANGE in named.columns:
+        named = mark_key(named, [*keys, _start(plan.kind, on)], by_value=plan.emit == "retract")
     return mark_event_time(named, on) if isinstance(plan.kind, Sliding) else named
 
 
@@ -337,6 +346,17 @@ def _window_columns(kind: WindowKind, on: str) -> list[Column]:
             return [start.alias("session_start"), end.alias("session_end")]
         case Sliding():
             return [end.alias(on)]
+
+
+def _start(kind: WindowKind, on: str) -> str:
+    """The column that names a window of a key."""
+    match kind:
+        case Hopping():
+            return "window"
+        case Session():
+            return "session_start"
+        case Sliding():
+            return on
 
 
 def is_taken_back(kind: WindowKind, emit: Emit) -> bool:

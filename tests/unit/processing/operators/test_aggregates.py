@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from millstream.base.quantity import INT64_MAX
+from millstream.processing.operators.aggregate_state import Weighted, aggregate_rows
 from millstream.processing.operators.aggregates import (
     Aggregate,
     Average,
@@ -24,6 +25,7 @@ from millstream.processing.operators.aggregates import (
     merge_all,
     results_of,
 )
+from tests.support.page_dictionary import PageDictionary
 
 NAN = math.nan
 
@@ -104,3 +106,14 @@ def test_first_and_last_go_by_time_and_then_by_value() -> None:
 def test_values_that_are_equal_count_once() -> None:
     assert result(DistinctCount("x"), [1.0, NAN, NAN, 0.0, -0.0]) == 3
     assert result(DistinctCount("x"), [[1, None], [1, None], {"a": 1}]) == 2
+
+
+def test_collect_goes_by_time_then_by_value_so_by_value_without_a_time() -> None:
+    """In windows and in tables alike: a table has no time."""
+    values = [3.0, 1.0, NAN, 2.0, -1.0]
+    rows = [Weighted(1, "g", ("g",), (value,)) for value in values]
+    (group,) = aggregate_rows(PageDictionary(), rows, [Collected("x")])
+    assert group.results is not None
+    times = [7] * len(values)
+    assert repr(result(Collected("x"), values, times=times)) == repr(group.results[0])
+    assert result(Collected("x"), [2.0, 1.0, 9.0], times=[7, 7, 5]) == [9.0, 1.0, 2.0]

@@ -195,3 +195,13 @@ def test_state_survives_as_plain_values() -> None:
     state = AsOfState()
     step(REVISED, state, [rate(16, since_ms=0)], [sale("a", 50)])
     assert REVISED.recall(state.plain()) == state
+
+
+def test_a_row_that_is_given_once_is_held_for_the_watermark_alone() -> None:
+    """`keep` is for answers that are corrected."""
+    join, state = AsOf(how="left", late_versions="ignore", keep_ms=1000), AsOfState()
+    rates = [rate(16, since_ms=10)]
+    assert step(join, state, rates, [sale("a", 20)], watermark_ms=0) == []
+    assert join.due_ms(state) == 20
+    assert step(join, state, watermark_ms=20) == [("a", 16)]
+    assert not state.held

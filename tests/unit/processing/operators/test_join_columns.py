@@ -37,8 +37,15 @@ def test_a_column_that_is_not_there_is_named(on: str, reason: str) -> None:
 
 def test_a_right_column_whose_name_is_taken_gets_a_suffix() -> None:
     key = JoinKey(("customer",), ("id",))
-    assert right_columns(ORDERS, CUSTOMERS, key) == {"name": "name", "at": "at_right"}
-    assert right_columns(["ID", "At"], ["x", "id"], JoinKey(("At",), ("x",))) == {"id": "id_right"}
+    given = right_columns(ORDERS, CUSTOMERS, key)
+    assert given == {"id": "id", "name": "name", "at": "at_right"}
+    key = JoinKey(("At",), ("x",))
+    assert right_columns(["ID", "At"], ["x", "id"], key) == {"x": "x", "id": "id_right"}
+
+
+def test_a_column_that_both_sides_are_joined_on_by_one_name_is_there_once() -> None:
+    key = JoinKey(("at", "customer"), ("at", "id"))
+    assert right_columns(ORDERS, CUSTOMERS, key) == {"id": "id", "name": "name"}
 
 
 def test_a_suffix_that_is_taken_too_is_refused() -> None:
