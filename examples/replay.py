@@ -34,13 +34,15 @@ def write(bootstrap: str) -> None:
 def read_from(consumer: Consumer, offset: int) -> str:
     """To the end that the log has now. Nothing is committed: it can be done again and again."""
     place = TopicPartition("readings", 0, offset)
-    _, end = consumer.get_watermark_offsets(place)
+    first, end = consumer.get_watermark_offsets(place)
     consumer.assign([place])
     found: list[str] = []
-    while consumer.position([place])[0].offset < end:
+    at = max(first, offset)
+    while at < end:
         record = consumer.poll(1)
         if record is not None and not record.error():
             found.append(record.value().decode())
+            at = record.offset() + 1
     return ", ".join(found)
 
 

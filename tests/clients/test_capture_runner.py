@@ -246,7 +246,8 @@ def test_a_row_that_is_too_large_is_named(trial: Trial) -> None:
 
 
 def test_a_row_that_the_topic_does_not_take_is_told(trial: Trial, admin: AdminClient) -> None:
-    create_topic(admin, trial.orders.topic, config={"max.message.bytes": "2000"})
+    config = {"max.message.bytes": "2000", "cleanup.policy": "compact"}
+    create_topic(admin, trial.orders.topic, config=config)
     trial.define()
     trial.database.commit(created(trial.orders, order(7, secrets.token_hex(4_000))))
     with pytest.raises(LogRefused, match="MSG_SIZE_TOO_LARGE"):

@@ -58,14 +58,18 @@ Shop = Callable[[], App]
 
 
 def per_url(
-    app: App, topic: str, function: Callable[[Any], Any] | None = None, **terms: Any
+    app: App,
+    topic: str,
+    function: Callable[[Any], Any] | None = None,
+    key: str | list[str] = "url",
+    **terms: Any,
 ) -> None:
     """Register the view `per_url`: how many clicks each URL has, unless `function` says else."""
 
     def counted(clicks: DataFrame) -> DataFrame:
         return clicks.groupBy("url").count()
 
-    app.view(key="url", name="per_url", inputs={"clicks": topic}, **terms)(function or counted)
+    app.view(key=key, name="per_url", inputs={"clicks": topic}, **terms)(function or counted)
 
 
 def rows_of(app: App, view: str = "per_url") -> dict[str, int]:
@@ -350,7 +354,8 @@ def test_what_our_operators_keep_is_part_of_the_shape(shop: Shop, topic: str) ->
 
     def shape(window: Any, by: str = "url", **of: Any) -> PlanShape:
         app = shop()
-        per_url(app, topic, lambda clicks: windows.aggregate(clicks, window, by=by, of=of))
+        key = ["window", by]
+        per_url(app, topic, lambda clicks: windows.aggregate(clicks, window, by=by, of=of), key)
         prepared: Any = app.jobs.prepared()["per_url"]
         shape: PlanShape = prepared.manifest.shape
         return shape

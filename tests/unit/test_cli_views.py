@@ -192,6 +192,6 @@ def test_an_estimate_is_by_the_rate_of_the_last_batch() -> None:
         job="per_url", is_building=True, batch=3, rows_per_second=50.0, lag={"clicks": 6000}
     )
     assert left_text(growing) == "about 2m left"
-    done = JobProgress(job="per_url", is_building=True, batch=9, rows_per_second=50.0)
+    done = JobProgress(job="per_url", is_building=True, batch=9, rows_per_second=50.0, left=0)
     assert left_text(done) == "comparing"
     assert "rebuilding as generation 2, about 2m left" in line_of(replace(growing, generation=2))
