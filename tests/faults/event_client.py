@@ -7,7 +7,6 @@ Each line that it prints is JSON, and what it says has happened. WHAT is one of 
 
 import contextlib
 import json
-import os
 import random
 import signal
 import sys
@@ -106,7 +105,8 @@ def zombie(store: EventStore, name: str, argument: str) -> None:
         if when in stops:
             stops.remove(when)
             time.sleep(0.5)  # what was sent arrives
-            os.kill(os.getpid(), signal.SIGSTOP)
+            # To this thread: a signal to the process may let it run on until another thread stops.
+            signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
 
     def decision(head: StreamHead) -> Iterator[NewEvent]:
         tries.append(head.version)

@@ -94,8 +94,8 @@ def happen(victim: str, directory: Path) -> None:
             os.killpg(application, signal.SIGSTOP)
             if os.getpgrp() == application:  # to stop once more would outlast the waking
                 time.sleep(STOPPING_SECONDS)
-            else:
-                os.kill(os.getpid(), signal.SIGSTOP)
+            else:  # to this thread: others may stop later, it must not run on
+                signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
 
 
 def around(owner: Any, name: str, *, before: str | None = None, after: str | None = None) -> None:
