@@ -5,7 +5,7 @@ import contextlib
 import json
 import threading
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, get_args
 
 import psycopg
 import pytest
@@ -13,7 +13,7 @@ import pytest
 from millstream.base.log_clients import Topics
 from millstream.capture.change_writer import KeyMoved, TopicShared
 from millstream.capture.control import CaptureControl
-from millstream.capture.definition import CaptureDefinition
+from millstream.capture.definition import CaptureDefinition, Mode
 from millstream.capture.postgres.refusals import TableNotCaptured, TableNotPublished
 from millstream.capture.postgres.slot import slot_name
 from millstream.capture.runner import CaptureRunner
@@ -47,9 +47,9 @@ class Shop:
             for statement in statements:
                 connection.execute(statement.encode())
 
-    def define(self, *tables: str) -> None:
+    def define(self, *tables: str, mode: Mode = "log") -> None:
         url = self.url("${SHOP_PASSWORD}")
-        self.control.add(CaptureDefinition(name=self.name, url=url, tables=tables))
+        self.control.add(CaptureDefinition(name=self.name, url=url, tables=tables, mode=mode))
 
     def run_once(self) -> None:
         CaptureRunner(self.client, self.name).run(once=True)
@@ -218,14 +218,17 @@ def test_a_table_that_is_renamed_stops_its_capture_until_it_is_added_by_its_name
     assert shop.captured("sales") == shop.rows("sales")
 
 
-def test_a_run_that_is_to_end_ends_when_its_only_table_was_dropped(shop: Shop) -> None:
+@pytest.mark.parametrize("mode", get_args(Mode))
+def test_a_run_that_is_to_end_ends_when_its_only_table_was_dropped_and_leaves_no_row(
+    shop: Shop, mode: Mode
+) -> None:
     shop.execute(ORDERS, TWO_ORDERS)
-    shop.define("orders")
+    shop.define("orders", mode=mode)
     shop.run_once()
     shop.execute("INSERT INTO orders VALUES (3, 'gin')", "DROP TABLE orders")
     shop.run_once()
     shop.run_once()
-    assert len(shop.captured()) == 3
+    assert shop.captured() == []
 
 
 def test_a_key_column_that_is_renamed_stops_its_capture_with_both_names(shop: Shop) -> None:

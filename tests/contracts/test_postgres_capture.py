@@ -968,7 +968,7 @@ def test_what_was_made_is_taken_away(database: CapturedPostgres) -> None:
     database.execute(ITEMS)
     source = database.source("items")
     source.prepare()
-    made = [("millstream_altered",), ("millstream_rewrites",)]
+    made = [("millstream_altered",), ("millstream_dropped",), ("millstream_rewrites",)]
     assert database.ask("SELECT evtname FROM pg_event_trigger ORDER BY 1") == made
     source.drop()
     assert database.ask("SELECT pubname FROM pg_publication") == []

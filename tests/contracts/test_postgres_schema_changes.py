@@ -208,7 +208,8 @@ class Trial:
 
     def alter(self, number: int) -> None:
         """A statement at a time, as a program would: VACUUM is never one of several."""
-        self.execute(*self.lines[number].statement.split("; "), schema=f"s{number}")
+        statement = self.lines[number].statement.replace("SCHEMA sales", f"SCHEMA s{number}")
+        self.execute(*statement.split("; "), schema=f"s{number}")
 
     def source(self, mode: str, tables: Sequence[str] = ()) -> Source:
         made = PostgresSource if mode == "log" else PostgresTriggerSource
@@ -278,7 +279,8 @@ def test_the_topic_has_what_an_altered_table_has_and_only_some_are_loaded_again(
             followed.catch_up(loading, mark)
             rows = trial.rows(mode)
             for number, line in enumerate(trial.lines):
-                found = _outcome(rows[trial.tables[number]], followed, trial.tables[number])
+                table = trial.tables[number]  # which may be gone, and has no rows then
+                found = _outcome(rows.get(table, {}), followed, table)
                 if found != line.outcome[mode]:
                     differing.append((mode, line.statement, line.outcome[mode], found))
         assert differing == []
@@ -357,7 +359,7 @@ def test_a_start_replaces_what_an_older_release_made_and_finds_what_it_did_not_s
         followed.catch_up(loading, trial.mark())
         assert _outcome(trial.rows(mode)[table], followed, table) == "reload"
     fired = trial.ask("SELECT evtenabled FROM pg_event_trigger")
-    assert fired == ([("A",), ("A",)] if mode == "log" else [])
+    assert fired == ([("A",)] * 3 if mode == "log" else [])
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -79,8 +79,9 @@ class LoadRunner:
     def step(self, loading: Loading) -> None:
         step = next(self._stream)
         if isinstance(step, Transaction):
-            changes = loading.followed(step)
-            self.topics.changes += [one for one in changes if isinstance(one, Change)]
+            for change in loading.followed(step):  # one by one: a truncate asks where topics end
+                if isinstance(change, Change):
+                    self.topics.changes.append(change)
         for due in loading.due(step.resume):
             self.topics.changes += due.changes
             self.states[due.table.name] = due.state

@@ -29,6 +29,19 @@ class TableVersions:
                 found = self._keep(replace(table, version=self._last.get(table.name, 0) + 1))
             return found
 
+    def last_of(self, name: str) -> CapturedTable | None:
+        """The newest version of a table."""
+        with self._lock:
+            number = self._last.get(name)
+            return next(
+                (
+                    table
+                    for table in self._by_shape.values()
+                    if table.name == name and table.version == number
+                ),
+                None,
+            )
+
     def _keep(self, table: CapturedTable) -> CapturedTable:
         self._last[table.name] = max(table.version, self._last.get(table.name, 0))
         return self._by_shape.setdefault(_shape(table), table)

@@ -13,7 +13,7 @@ from typing import Final, Protocol
 
 from millstream.capture.change import CapturedTable, Change, Message, Transaction
 from millstream.capture.load.course import CHUNK_ROWS_MAX, Course, Due, TopicKey, same_key
-from millstream.capture.load.plan import is_unfinished, load_from_json
+from millstream.capture.load.plan import Phase, TableLoad, is_unfinished, load_from_json
 from millstream.capture.load.progress import LoadProgress
 from millstream.capture.load.table_course import (
     Answer,
@@ -80,6 +80,8 @@ class Loading:
         for table in gone:
             if is_unfinished(table.name, states.get(table.name)):
                 self._course.add_gone(table)
+            else:  # it is known: one of the same name may be made, and is to be loaded then
+                self._course.add(table, TableLoad(phase=Phase.DONE))
         self._rows_here = 0
 
     def followed(self, transaction: Transaction) -> Iterator[Change | Message]:

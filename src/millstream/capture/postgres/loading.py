@@ -22,7 +22,7 @@ from millstream.capture.change import CapturedTable, Transaction
 from millstream.capture.postgres.catalogue import Catalogue, TableFacts
 from millstream.capture.postgres.copying import copied
 from millstream.capture.postgres.lsn import end_of_records, lsn_from_text, lsn_to_text
-from millstream.capture.postgres.refusals import Refused, translated
+from millstream.capture.postgres.refusals import Refused, TableGone, translated
 from millstream.capture.postgres.relations import Described, TableReader, TopicOf
 from millstream.capture.postgres.row_decoder import ReadLine, unescaped
 from millstream.capture.postgres.settling import await_commits, await_writers
@@ -126,8 +126,10 @@ class PostgresLoader:
             await_commits(catalogue, is_over)
 
     def settle_table(self, table: CapturedTable, is_over: Callable[[], bool]) -> None:
+        """Nobody writes to a table that is gone."""
         with self._catalogue() as catalogue:
-            await_writers(catalogue, _facts(catalogue, table, self._capture).oid, is_over)
+            for facts in catalogue.tables([table.name]):
+                await_writers(catalogue, facts.oid, is_over)
 
     def close(self) -> None:
         with self._lock:
@@ -250,7 +252,7 @@ def _key_text(table: CapturedTable, line: bytes) -> str:
 def _facts(catalogue: Catalogue, table: CapturedTable, capture: str) -> TableFacts:
     found = catalogue.tables([table.name])
     if not found:
-        raise Refused(f"the table {table.name} of the capture {capture} is not there any more")
+        raise TableGone(capture=capture, message=f"{table.name} does not exist")
     return found[0]
 
 

@@ -18,6 +18,7 @@ IN_USE: Final = "55006"
 _LOGIN_CLASS: Final = "28"
 _PRIVILEGE: Final = "42501"
 _NO_DATABASE: Final = "3D000"
+_NO_TABLE: Final = "42P01"
 
 
 class SlotLost(SourceLost):
@@ -78,6 +79,13 @@ class LoginRefused(SourceInterrupted):
         )
 
 
+class TableGone(SourceInterrupted):
+    """Dropped while it was read. The next run does not ask for it, and deletes its rows."""
+
+    def __init__(self, *, capture: str, message: str) -> None:
+        super().__init__(f"a table of the capture {capture} was dropped: {message}")
+
+
 class Refused(SourceLost):
     """A statement that this login may not run, or that makes no sense there."""
 
@@ -89,6 +97,8 @@ def refusal(capture: str, sqlstate: str | None, message: str) -> MillstreamError
         return LoginRefused(capture=capture, message=text)
     if sqlstate is not None and sqlstate.startswith(_LOGIN_CLASS):
         return LoginRefused(capture=capture, message=text)
+    if sqlstate == _NO_TABLE:
+        return TableGone(capture=capture, message=text)
     if sqlstate in (_PRIVILEGE, _NO_DATABASE) or (sqlstate or "").startswith("42"):
         return Refused(
             f"PostgreSQL refuses what the capture {capture} asks: {text}. "

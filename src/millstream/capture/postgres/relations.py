@@ -48,6 +48,9 @@ class TableReader:
         identity = [column.name for column in columns if column.is_identity]
         return self._versions.of(table), RowDecoder(decoded, key, identity)
 
+    def last_of(self, name: str) -> CapturedTable | None:
+        return self._versions.last_of(name)
+
     def describe_now(self, facts: TableFacts) -> Described:
         return self.describe(self._catalogue.relation(facts), facts)
 
@@ -65,7 +68,7 @@ class StreamedTables:
         is_captured: Callable[[str], bool],
     ) -> None:
         self._catalogue, self._reader, self._capture = catalogue, reader, capture
-        self._is_captured = is_captured
+        self.is_captured = is_captured
         self._others: dict[bytes, str] = {}
         self._by_oid: dict[bytes, Described] = {}
         self._by_message: dict[bytes, Described] = {}
@@ -73,7 +76,7 @@ class StreamedTables:
     def learn(self, message: bytes) -> None:
         found = self._by_message.get(message)
         relation = read_relation(message)
-        if not self._is_captured(relation.full_name):
+        if not self.is_captured(relation.full_name):
             self._by_oid.pop(message[1:5], None)
             self._others[message[1:5]] = relation.full_name
             return
@@ -94,6 +97,10 @@ class StreamedTables:
                 table = self._others[oid]
                 raise TableNotCaptured(capture=self._capture, table=table) from None
             raise BadMessage("a row of a table that it did not describe", oid) from None
+
+    def last_of(self, name: str) -> CapturedTable | None:
+        """As the stream, a load or a former run had it last."""
+        return self._reader.last_of(name)
 
 
 def key_of(relation: Relation, facts: TableFacts | None) -> tuple[str, ...]:

@@ -4,7 +4,8 @@ Some DDL changes the rows that are there without a row being written: a column g
 name or another type, a label of an enum is renamed, a composite gets an attribute, a partition is
 attached. The functions below tell such DDL from DDL that leaves old rows alone:
 
-    full_name(oid)             "public.orders", as `catalogue.full_name` writes it
+    written_name(text, text)   "public.orders" of both parts, as `catalogue.full_name` writes it
+    full_name(oid)             the same, of a table that is there
     shape_of(oid)              all of this, as jsonb
     compared(before, after)    `after`, with `must_load`: whether old rows are not what they were
 
@@ -15,14 +16,20 @@ Captures by the log call them in an event trigger (slot.py), captures by trigger
 from typing import Final, LiteralString
 
 # As catalogue.full_name: a schema with a dot in it needs quotes, so that the first dot ends it.
+WRITTEN_NAME: Final[LiteralString] = """
+CREATE OR REPLACE FUNCTION {schema}.written_name(of_schema text, of_table text) RETURNS text
+LANGUAGE sql STABLE SET search_path = pg_catalog AS $shape$
+  SELECT CASE WHEN of_schema ~ '[."]' THEN '"' || replace(of_schema, '"', '""') || '"'
+              ELSE of_schema END
+         || '.' ||
+         CASE WHEN starts_with(of_table, '"') THEN '"' || replace(of_table, '"', '""') || '"'
+              ELSE of_table END
+$shape$
+"""
 FULL_NAME: Final[LiteralString] = """
 CREATE OR REPLACE FUNCTION {schema}.full_name(of_relation oid) RETURNS text LANGUAGE sql STABLE
 SET search_path = pg_catalog AS $shape$
-  SELECT CASE WHEN n.nspname ~ '[."]' THEN '"' || replace(n.nspname, '"', '""') || '"'
-              ELSE n.nspname::text END
-         || '.' ||
-         CASE WHEN starts_with(c.relname, '"') THEN '"' || replace(c.relname, '"', '""') || '"'
-              ELSE c.relname::text END
+  SELECT {schema}.written_name(n.nspname, c.relname)
     FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = of_relation
 $shape$
 """
@@ -118,4 +125,4 @@ IMMUTABLE SET search_path = pg_catalog AS $shape$
 $shape$
 """
 
-FUNCTIONS: Final = (FULL_NAME, SHAPE_OF, COMPARED)
+FUNCTIONS: Final = (WRITTEN_NAME, FULL_NAME, SHAPE_OF, COMPARED)

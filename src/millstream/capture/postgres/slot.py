@@ -20,13 +20,14 @@ from millstream.capture.postgres.catalogue import (
     Catalogue,
     TableFacts,
 )
-from millstream.capture.postgres.transactions import REWRITE_PREFIX
+from millstream.capture.postgres.transactions import DROPPED_PREFIX, REWRITE_PREFIX
 from millstream.capture.table_names import full_name
 
 NAME_BYTES_MAX: Final = 63
 _NOT_IN_A_SLOT: Final = re.compile(r"[^a-z0-9_]")
 TRIGGER: Final = "millstream_rewrites"
 ALTERED_TRIGGER: Final = "millstream_altered"
+DROPPED_TRIGGER: Final = "millstream_dropped"
 SCHEMA: Final = "millstream"
 # The shape of each table that is captured, as the last DDL left it (shapes.py).
 _SHAPES_TABLE: Final[LiteralString] = """
@@ -82,14 +83,37 @@ EXCEPTION WHEN OTHERS THEN
      FROM pg_publication_tables WHERE starts_with(pubname, 'millstream_');
 END $$
 """
+# Whatever statement dropped it: DROP TABLE, DROP SCHEMA, DROP OWNED. The statement of the user must
+# not fail here.
+_NOTE_DROPPED: Final[LiteralString] = """
+CREATE OR REPLACE FUNCTION {schema}.note_dropped() RETURNS event_trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog AS $$
+DECLARE
+  gone record;
+BEGIN
+  FOR gone IN
+    SELECT d.objid, {schema}.written_name(d.schema_name, d.object_name) AS name
+      FROM pg_event_trigger_dropped_objects() d JOIN {schema}.shapes s ON s.relation = d.objid
+     WHERE d.classid = 'pg_class'::regclass AND d.objsubid = 0
+  LOOP
+    DELETE FROM {schema}.shapes WHERE relation = gone.objid;
+    PERFORM pg_logical_emit_message(true, {dropped_prefix}, gone.name);
+  END LOOP;
+EXCEPTION WHEN OTHERS THEN
+  RAISE WARNING 'millstream cannot report dropped tables: %', SQLERRM;
+END $$
+"""
 # Also for a session that applies changes of another server (session_replication_role = replica).
 _MAKE_TRIGGERS: Final[tuple[LiteralString, ...]] = (
     "DROP EVENT TRIGGER IF EXISTS {altered}",
     "DROP EVENT TRIGGER IF EXISTS {rewrites}",
+    "DROP EVENT TRIGGER IF EXISTS {dropped}",
     "CREATE EVENT TRIGGER {altered} ON ddl_command_end WHEN TAG IN ('ALTER TABLE', 'ALTER TYPE', "
     "'CREATE TABLE', 'DROP TABLE') EXECUTE FUNCTION {schema}.note_altered()",
     "CREATE EVENT TRIGGER {rewrites} ON table_rewrite EXECUTE FUNCTION {schema}.note_rewrite()",
+    "CREATE EVENT TRIGGER {dropped} ON sql_drop EXECUTE FUNCTION {schema}.note_dropped()",
     "ALTER EVENT TRIGGER {altered} ENABLE ALWAYS",
+    "ALTER EVENT TRIGGER {dropped} ENABLE ALWAYS",
     "ALTER EVENT TRIGGER {rewrites} ENABLE ALWAYS",
 )
 _MAKE: Final = (
@@ -98,6 +122,7 @@ _MAKE: Final = (
     *shapes.FUNCTIONS,
     _NOTE_REWRITE,
     _NOTE_ALTERED,
+    _NOTE_DROPPED,
     *_MAKE_TRIGGERS,
 )
 # Which release made them: what another one made is replaced.
@@ -125,13 +150,16 @@ SELECT pg_logical_emit_message(true, {prefix}, {schema}.full_name(relation))
 # Of other captures, too: whoever makes them waits for the other.
 _ONE_AT_A_TIME: Final = "SELECT pg_advisory_xact_lock(hashtext('millstream'))"
 _DROP_TRIGGER: Final = (
+    f"DROP EVENT TRIGGER IF EXISTS {DROPPED_TRIGGER}",
     f"DROP EVENT TRIGGER IF EXISTS {TRIGGER}",
     f"DROP EVENT TRIGGER IF EXISTS {ALTERED_TRIGGER}",
+    "DROP FUNCTION IF EXISTS millstream.note_dropped()",
     "DROP FUNCTION IF EXISTS millstream.note_altered()",
     "DROP FUNCTION IF EXISTS millstream.note_rewrite()",
     "DROP FUNCTION IF EXISTS millstream.compared(jsonb, jsonb)",
     "DROP FUNCTION IF EXISTS millstream.shape_of(oid)",
     "DROP FUNCTION IF EXISTS millstream.full_name(oid)",
+    "DROP FUNCTION IF EXISTS millstream.written_name(text, text)",
     "DROP TABLE IF EXISTS millstream.shapes",
     "DROP SCHEMA IF EXISTS millstream",  # unless somebody else keeps something there
 )
@@ -233,7 +261,9 @@ class Slot:
             schema=sql.Identifier(SCHEMA),
             altered=sql.Identifier(ALTERED_TRIGGER),
             rewrites=sql.Identifier(TRIGGER),
+            dropped=sql.Identifier(DROPPED_TRIGGER),
             prefix=sql.Literal(REWRITE_PREFIX),
+            dropped_prefix=sql.Literal(DROPPED_PREFIX),
             digest=sql.Literal(_DIGEST),
             publication=sql.Literal(self.name),
         )

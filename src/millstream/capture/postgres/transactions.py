@@ -28,6 +28,7 @@ from millstream.capture.postgres.spool import Spool
 # Messages of ours. A rewrite: all rows of the table that is named were written anew, unseen.
 OWN_PREFIX: Final = "millstream:"
 REWRITE_PREFIX: Final = "millstream:rewrite"
+DROPPED_PREFIX: Final = "millstream:dropped"  # the table that is named is gone, with its rows
 # How often the reader of a big transaction comes up for air.
 PULSE_EVERY: Final = 2048
 LSN_BYTES: Final = 8
@@ -43,6 +44,12 @@ class Relations(Protocol):
     def learn(self, message: bytes) -> None: ...
 
     def of(self, oid: bytes) -> tuple[CapturedTable, RowDecoder]: ...
+
+    def is_captured(self, name: str) -> bool: ...
+
+    def last_of(self, name: str) -> CapturedTable | None:
+        """By its full name; None if it was never seen."""
+        ...
 
 
 class _Open:
@@ -141,12 +148,18 @@ class Transactions:
             found = wire.read_message(message)
             if found.prefix == REWRITE_PREFIX:
                 transaction.rewrites.append((xid, found.content.decode()))
-            if found.prefix.startswith(OWN_PREFIX) or not found.is_transactional:
+            if not found.is_transactional or not self._must_keep(found):
                 return
         transaction.has_changes |= kind != wire.RELATION
         if kind in _ROWS or kind == wire.TRUNCATE:
             message += self.message_lsn
         transaction.spool.append(xid, message)
+
+    def _must_keep(self, message: wire.LogicalMessage) -> bool:
+        """Of ours, the only one with a place among the changes: a captured table is dropped."""
+        if message.prefix == DROPPED_PREFIX:
+            return self._relations.is_captured(message.content.decode())
+        return not message.prefix.startswith(OWN_PREFIX)
 
     def _roll_back(self, xid: int, sub_xid: int) -> None:
         if xid == sub_xid:
@@ -219,10 +232,15 @@ class Transactions:
                 table, _ = self._relations.of(oid)
                 yield Change(table, TRUNCATED, None, None, None)
         elif kind == wire.MESSAGE:
-            found = wire.read_message(message)
-            yield Message(found.prefix, found.content)
+            yield from self._read_message(wire.read_message(message))
         else:
             raise wire.BadMessage(f"a message {chr(kind)!r} that is not known", message)
+
+    def _read_message(self, message: wire.LogicalMessage) -> Iterator[Change | Message]:
+        if message.prefix != DROPPED_PREFIX:
+            yield Message(message.prefix, message.content)
+        elif (table := self._relations.last_of(message.content.decode())) is not None:
+            yield Change(table, TRUNCATED, None, None, None)
 
 
 def _inserted(message: bytes, table: CapturedTable, decoder: RowDecoder) -> Change:

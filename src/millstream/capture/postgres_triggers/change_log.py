@@ -89,6 +89,19 @@ SELECT relation::bigint, after::text, (after ->> 'must_load')::boolean
        OR (before -> 'files' <> after -> 'files' AND before -> 'touched' <> after -> 'touched'),
        after <> before FROM compared
 """
+# Once. If there is another table of the name by now, that one is loaded, which sweeps the rows too.
+_NOTE_GONE: Final[LiteralString] = """
+WITH gone AS (
+  DELETE FROM {schema}.captured k WHERE NOT EXISTS (SELECT FROM pg_class WHERE oid = k.relation)
+  RETURNING k.relation),
+last AS (
+  SELECT DISTINCT ON (s.relation) s.id, s.schema, s."table"
+    FROM {schema}.shapes s JOIN gone g USING (relation) ORDER BY s.relation, s.id DESC)
+INSERT INTO {schema}.changes (op, shape)
+SELECT 't', l.id FROM last l
+ WHERE NOT EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+                    WHERE n.nspname = l.schema AND c.relname = l."table")
+"""
 _SHAPE_NOW: Final[LiteralString] = "SELECT {schema}.shape_of(%s)::text"
 _KNOW: Final[LiteralString] = """
 INSERT INTO {schema}.captured SELECT oid, relfilenode, %s FROM pg_class WHERE oid = %s
@@ -172,8 +185,10 @@ class ChangeLog:
     def renew(self, tables: Sequence[TableFacts]) -> list[TableFacts]:
         """Look after tables that were made again or altered; which are to be loaded.
 
-        One that an older release never compared is taken as it is.
+        One that an older release never compared is taken as it is. Of a table that is gone, a `t`
+        is noted, as if it had been truncated.
         """
+        self._run(self._own(_NOTE_GONE))
         found = self._triggers(tables)
         compared = {row[0]: row[1:] for row in self._ask(_COMPARED, [[one.oid for one in tables]])}
         must_load = []

@@ -16,13 +16,20 @@ from millstream.capture.sqlite import trigger_sql
 from millstream.capture.sqlite.catalogue import read_shape, schema_version
 from millstream.capture.sqlite.shape import Shape, shape_from_json
 from millstream.capture.sqlite.stored_values import Stored
-from millstream.capture.sqlite.trigger_sql import NOTHING, NOW_MS, Names, name
+from millstream.capture.sqlite.trigger_sql import (
+    CAPTURES_PREFIX,
+    NOTED,
+    NOTHING,
+    NOW_MS,
+    Names,
+    name,
+)
 
 # So many are read, or deleted, at once: a few milliseconds in which writers may have to wait.
 SLICE_ROWS = 10_000
 # id, op, shape, at_ms, row; then the old and the new value of each column in turn.
 FIXED_COLUMNS = 5
-TRIGGERS = "SELECT name, tbl_name, sql FROM sqlite_master WHERE type = 'trigger'"
+TRIGGERS = "SELECT name, tbl_name, sql FROM sqlite_master WHERE type = 'trigger' ORDER BY rowid"
 TABLE_NAMED = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?"
 
 GONE = "gone:"  # before the name of a table, instead of a shape
@@ -54,7 +61,18 @@ class ChangeTable:
         return self._db.execute(TABLE_NAMED, (self.names.changes,)).fetchone() is not None
 
     def last_id(self) -> int:
-        """Of all changes that ever were; ids are never used twice."""
+        """Of all changes that ever were.
+
+        SQLite writes its sequence when a statement ends well. One that ends with OR FAIL or
+        RAISE(FAIL) keeps the rows that it wrote before: their changes are after the sequence.
+        """
+        last = self._db.execute(
+            f"SELECT id FROM {self._changes} WHERE op <> '{NOTED}' ORDER BY id DESC LIMIT 1"
+        ).fetchone()
+        return max(last[0] if last else 0, self._sequence())
+
+    def _sequence(self) -> int:
+        """No change after it was ever deleted, so no id after it can be used twice."""
         found = self._db.execute(
             "SELECT seq FROM sqlite_sequence WHERE name = ?", (self.names.changes,)
         ).fetchone()
@@ -109,7 +127,8 @@ class ChangeTable:
 
     def mark(self, ends: Collection[int] = (), reloads: Collection[str] = ()) -> int:
         """Mark where the changes so far end, and these ends of transactions before."""
-        if reloads:
+        if reloads or self._sequence() < self.last_id():
+            # This also moves the sequence past all ids: changes before a mark may be deleted.
             self._db.execute(f"INSERT INTO {self._changes} (op) VALUES ('{NOTHING}')")
         last, last_mark = self.last_id(), self.last_mark()
         for end in {*ends, last}:
@@ -152,7 +171,7 @@ class ChangeTable:
         self._widen(len(shape.columns))
         wanted = trigger_sql.triggers(self.names, shape, self._shape_id(shape))
         found = self._triggers_on(shape.table)
-        if found == wanted:
+        if found == wanted and self._are_newest(found, shape.table):
             return False
         former = self._shape_of_triggers(shape.table, found)
         for trigger in found:
@@ -195,6 +214,14 @@ class ChangeTable:
         for trigger, table, _ in self._own_triggers():
             if not self.names.is_trigger_of(table, trigger):
                 self._db.execute(f"DROP TRIGGER {name(trigger)}")
+
+    def _are_newest(self, found: Collection[str], table: str) -> bool:
+        """SQLite runs the newest trigger first. One of the application that runs before ours may
+        write the row again, or end with RAISE: its changes would be in the wrong order, or lost."""
+        rows = self._db.execute(TRIGGERS).fetchall()
+        on_table = [trigger for trigger, on, _ in rows if on.lower() == table.lower()]
+        since_oldest = on_table[min(on_table.index(trigger) for trigger in found) :]
+        return all(trigger.startswith(CAPTURES_PREFIX) for trigger in since_oldest)
 
     def _triggers_on(self, table: str) -> dict[str, str]:
         return {trigger: sql for trigger, on, sql in self._own_triggers() if on == table}

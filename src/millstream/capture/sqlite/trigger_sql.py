@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from millstream.capture.sqlite.shape import Shape, UniqueColumns
 
+CAPTURES_PREFIX = "_millstream_"  # of what captures own in a database
 NOTED = "?"
 NOTHING = "-"  # a place of its own, for a mark without a change
 # What the triggers of a table do; the parts of their names.
@@ -35,7 +36,7 @@ class Names:
 
     @property
     def prefix(self) -> str:
-        return f"_millstream_{self.capture}_"
+        return f"{CAPTURES_PREFIX}{self.capture}_"
 
     @property
     def changes(self) -> str:

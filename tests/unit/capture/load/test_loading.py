@@ -6,7 +6,8 @@ from contextlib import closing
 
 import pytest
 
-from millstream.capture.change import CapturedTable, Change
+from millstream.capture.change import CapturedTable, Change, Transaction
+from millstream.capture.load.loading import Loading
 from millstream.capture.load.plan import Phase
 from millstream.capture.load.sweep import KeysOnDisk
 from tests.support.load_runner import LoadRunner
@@ -88,6 +89,28 @@ def test_a_reload_deletes_what_is_not_there_any_more(
         runner.until_done(loading)
     assert runner.topics.rows() == database.rows[orders.name]
     assert runner.topics.changes[-1] == Change(orders, "d", b'{"id":4}', None, None)
+
+
+def test_a_table_that_was_gone_at_the_start_is_loaded_when_it_is_made_again(
+    database: ScriptedDatabase, orders: CapturedTable
+) -> None:
+    runner = runner_of(database)
+    with runner.run() as loading:
+        runner.until_done(loading)
+    made_again = Transaction("0/9", "0/9", "9", 0, changes=(), reloads=(orders.name,))
+    source = database.open()
+    loading = Loading(
+        source.loader(),
+        runner.topics,
+        tables=[],
+        gone=[orders],
+        states=runner.states,
+        is_past=source.is_past,
+    )
+    with closing(source), closing(loading):
+        assert loading.is_done
+        assert list(loading.followed(made_again)) == []
+        assert not loading.is_done
 
 
 def test_a_truncate_deletes_every_key_that_was_written_before_it(

@@ -28,5 +28,12 @@ class KnownTables:
         decoded = [DecodedColumn(one.name, forms[one.type_oid]) for one in found.columns]
         self._tables[message[1:5]] = (table, RowDecoder(decoded, ["id"], ["id"]))
 
+    def is_captured(self, name: str) -> bool:
+        return name == "public.items"
+
+    def last_of(self, name: str) -> CapturedTable | None:
+        found = [table for table, _ in self._tables.values() if table.name == name]
+        return found[-1] if found else None
+
     def of(self, oid: bytes) -> tuple[CapturedTable, RowDecoder]:
         return self._tables[oid]

@@ -184,6 +184,33 @@ def test_rewritten_tables_are_named_once_but_not_what_was_rolled_back() -> None:
     assert found.reloads == ("public.items",)
 
 
+def dropped(table: str) -> bytes:
+    return message("millstream:dropped", table.encode())
+
+
+def test_a_table_that_is_dropped_is_truncated_at_its_place_among_the_changes() -> None:
+    found = read([
+        begin(1), ITEMS_RELATION, insert(ITEMS, "1", "a"), commit(8),
+        begin(2), insert(ITEMS, "2", "b"), dropped("public.items"), commit(9),
+    ])  # fmt: skip
+    assert [[change[0] for change in one] for one in found] == [["c"], ["c", "t"]]
+
+
+def test_a_drop_of_another_table_or_one_that_was_rolled_back_is_no_change() -> None:
+    known = [begin(1), ITEMS_RELATION, insert(ITEMS, "1", "a"), commit(8)]
+    assert len(read([*known, begin(2), dropped("public.other"), commit(9)])) == 1
+    found = read([
+        *known,
+        stream_start(3),
+        streamed(3, insert(ITEMS, "2", "b")),
+        streamed(4, dropped("public.items")),
+        STREAM_STOP,
+        stream_abort(3, 4),
+        stream_commit(3, 10),
+    ])  # fmt: skip
+    assert [[change[0] for change in one] for one in found] == [["c"], ["c"]]
+
+
 def test_a_message_outside_of_a_transaction_is_passed_over() -> None:
     assert read([message("outbox:x", b"", transactional=False)]) == []
 
