@@ -142,7 +142,9 @@ class Captures:
         if name not in self._found:
             self._require_own_format(name)
             partitions = self._capture(name).definition.partitions
-            self._found[name] = declared_of(self._captured(name, newest=True), partitions)
+            found = self._captured(name, newest=True)
+            known = self._kept(self._capture(name)).schemas.values()
+            self._found[name] = declared_of(found, partitions, known)
         return self._found[name]
 
     def changes(
@@ -338,17 +340,26 @@ def named(
     return next((found[one] for one in ends), None)
 
 
-def declared_of(table: "CapturedTable", partitions: int | None) -> DeclaredTable:
+def declared_of(
+    table: "CapturedTable", partitions: int | None, known: "Iterable[CapturedTable]" = ()
+) -> DeclaredTable:
+    """`known`: all versions of all tables of the capture."""
     if not table.key:
         raise NoKey(table=table.name)
     from millstream.capture.log_writer import CONFIG
 
-    fields = tuple(Field(one.name, one.type) for one in table.columns)
+    schema = columns_of(table)
+    versions = {one.version: columns_of(one) for one in known if one.name == table.name}
     return DeclaredTable(
         name=table.topic,
-        schema=Struct(fields),
+        schema=schema,
         key=table.key,
         encoding="debezium",
         partitions=partitions,
         options=dict(CONFIG),
+        versions=versions | {table.version: schema},
     )
+
+
+def columns_of(table: "CapturedTable") -> Struct:
+    return Struct(tuple(Field(one.name, one.type) for one in table.columns))

@@ -10,7 +10,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any
 
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from millstream.schemas import schema_of
@@ -278,8 +278,21 @@ def same(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
+# Words that only Arrow knows, in a field that is passed over, beside what Arrow does not read so.
+ODD_WORDS_PASSED_OVER: list[bytes | None] = [
+    b'{"must":1,"at":1790000000000,"z":Inf}',
+    b'{"must":1,"inner":{"k":2,"at":1790000000000},"z":[-NaN]}',
+    b'{"must":1,"x":"NaN","z":-Inf}',
+    b'{"must":1,"must":2,"z":{"v":Inf}}',
+    b'{"must":1,"s":"Inf \\" NaN","x":"-Infinity","z":Inf}',
+    b'{"must":1,"n":Inf,"z":Inf}',
+    b'{"must":1,"x":NaN,"z":Inf}',
+]
+
+
 @settings(max_examples=150, deadline=None)
 @given(st.lists(VALUES, max_size=12))
+@example(ODD_WORDS_PASSED_OVER)
 def test_a_block_says_of_each_value_what_json_loads_says_of_it_alone(
     values: list[bytes | None],
 ) -> None:
@@ -294,6 +307,8 @@ def test_a_block_says_of_each_value_what_json_loads_says_of_it_alone(
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(VALUES, min_size=1, max_size=8))
+@example([b'{"must":1}', *ODD_WORDS_PASSED_OVER])
+@example([b'{"must":1,"at":1}', ODD_WORDS_PASSED_OVER[0]])
 def test_a_value_is_read_the_same_whatever_its_neighbours_are(values: list[bytes | None]) -> None:
     together = DECODER.decode(pa.array(values, pa.binary()))
     apart = [DECODER.decode(pa.array([value], pa.binary())) for value in values]

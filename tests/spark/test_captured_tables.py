@@ -256,3 +256,35 @@ def test_a_truncated_table_leaves_an_empty_view_and_rows_that_come_then_are_ther
     execute(postgres, "INSERT INTO orders VALUES (1, 'ada', 2), (5, 'eve', 9)")
     emptied.run(once=True)
     assert totals(emptied) == {"ada": 2, "eve": 9}
+
+
+# --- a column with another type ---------------------------------------------------------------
+
+
+@OURS_ALONE
+@pytest.mark.full
+@pytest.mark.timeout(600)
+def test_records_of_a_retyped_column_are_read_by_their_version(
+    spark: SparkSession, bootstrap: str, postgres: PostgresServer, tmp_path: Path
+) -> None:
+    capture = unique_name("shop")
+
+    def run() -> tuple[int | None, dict[int, Any]]:
+        """By a job that begins with the oldest record."""
+        name = unique_name("reader")
+        with closing(App(name, data=tmp_path / name, brokers=bootstrap)) as app:
+            app.capture(postgres.url, tables=["orders"], name=capture, partitions=1)
+            latest = app.view(key="id", name="latest", inputs={"orders": "orders"})
+            latest(lambda orders: orders.select("id", "total", "_change", "_order"))
+            (ended,) = app.run(once=True)
+            with app.view("latest") as view:
+                return ended.dead, {row["id"]: row["total"] for row in view.scan()}
+
+    execute(postgres, "INSERT INTO orders VALUES (1, 'ada', 5), (2, 'ada', 6)")
+    assert run() == (0, {1: 5, 2: 6})
+    execute(
+        postgres,
+        "ALTER TABLE orders ALTER total TYPE text",
+        "UPDATE orders SET total = 'seven' WHERE id = 2",
+    )
+    assert run() == (0, {1: "5", 2: "seven"})

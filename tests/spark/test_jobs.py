@@ -5,6 +5,7 @@ import os
 import shutil
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -12,13 +13,15 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from millstream import App, windows
+from millstream import App, Queue, windows
 from millstream.base.ports import BatchReceipt
 from millstream.jobs import JobsFailed
 from millstream.processing.jobs.job import Job, ToView
 from millstream.processing.jobs.plan_shape import PlanShape
 from millstream.processing.jobs.prepared_job import session_for
 from millstream.processing.jobs.progress import JobProgress
+from millstream.processing.reading.stream_planner import batch_ranges
+from millstream.processing.reading.topic_read import TopicRead
 from millstream.processing.reading.topic_source import FORMAT
 from tests.clients.steps import Sent, produce, read, unique_name
 from tests.spark.conftest import OURS_ALONE
@@ -136,6 +139,27 @@ def test_a_retyped_column_that_a_job_does_not_use_is_no_dead_letter(
         found = {row["id"]: repr(row["total"]) for row in reader.scan()}
     assert found == {0: "1.5", 1: "nan", 2: "2.0"}
     assert ended.dead == 1  # its `extra` is used
+
+
+@OURS_ALONE
+def test_a_record_that_two_jobs_cannot_read_is_one_dead_letter_with_both(
+    shop: Shop, topic: str, bootstrap: str
+) -> None:
+    app = shop()
+    for name in ("one", "other"):
+        app.view(key="user", name=name, inputs={"clicks": topic})(
+            lambda clicks: clicks.select("user", "url")
+        )
+    app.publish(topic, click("/"))
+    produce(bootstrap, topic, [Sent(value=b"no click", partition=0)])
+    assert [one.dead for one in app.run(once=True)] == [1, 1]
+    letters = TopicRead(brokers=bootstrap, topics=(f"{topic}.dead",))
+    assert [within.end for _, within in batch_ranges(letters)] == [1]
+    with closing(Queue(topic, {"bootstrap.servers": bootstrap}, set_up=False)) as queue:
+        (letter,) = queue.dead_letters()
+        assert sorted(letter.groups) == ["shop.one", "shop.other"]
+        assert len(queue.redrive()) == 1
+        assert queue.redrive() == []
 
 
 @OURS_ALONE

@@ -1,7 +1,7 @@
 """Topics as DataFrames: real Spark, a real broker."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -341,7 +341,7 @@ def letter_time(bootstrap: str, topic: str) -> int:
     return int(read(bootstrap, topic, 2)[1].timestamp()[1])
 
 
-def test_a_dead_letter_that_was_written_twice_counts_once(
+def test_a_record_that_is_read_twice_is_one_dead_letter(
     spark: SparkSession, bootstrap: str, topic: str
 ) -> None:
     wanted = TopicRead(brokers=bootstrap, topics=(topic,), decoder=Numbers())
@@ -349,8 +349,9 @@ def test_a_dead_letter_that_was_written_twice_counts_once(
     assert count_letters(wanted, topic) == 0
     for _ in range(2):
         assert read_topics(spark, wanted).count() == 1
-    assert len(read(bootstrap, f"{topic}.dead", 4)) == 4
     assert count_letters(wanted, topic) == 2
+    letters = replace(wanted, topics=(f"{topic}.dead",), decoder=None)
+    assert read_topics(spark, letters).count() == 2
 
 
 def test_who_wants_no_dead_letters_gets_an_error(

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -126,6 +127,17 @@ def test_columns_of_a_captured_table_have_its_types_and_may_all_be_null() -> Non
     assert (declared.name, declared.key, declared.partitions) == ("shop.orders", ("id",), 3)
     assert declared.schema.ddl == "id BIGINT, note STRING"
     assert declared.encoding == "debezium"
+
+
+def test_a_captured_table_is_declared_with_the_columns_of_all_its_versions() -> None:
+    newest = replace(table("public.orders", "id"), version=2)
+    older = replace(newest, version=1, columns=newest.columns[:1])
+    other = replace(table("public.customers", "id"), version=7)
+    declared = declared_of(newest, None, [older, other])
+    assert {number: of.ddl for number, of in declared.versions.items()} == {
+        1: "id BIGINT",
+        2: "id BIGINT, note STRING",
+    }
 
 
 def test_a_table_without_a_key_is_no_input_of_jobs() -> None:

@@ -175,7 +175,7 @@ class DeclaredTable:
     """A changelog topic, as a table: the last value of each key is its row, a tombstone none.
 
     `version_time` is the column that says from when on a row holds, for as-of joins. `debezium`: of
-    the encoding of that name.
+    the encoding of that name. `versions`: the columns that a captured table has had, by version.
     """
 
     name: str
@@ -187,6 +187,7 @@ class DeclaredTable:
     partitions: int | None = None
     debezium: DebeziumModes = field(default_factory=DebeziumModes)
     options: dict[str, str] = field(default_factory=dict)
+    versions: dict[int, Schema] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         require_topic_name(self.name)

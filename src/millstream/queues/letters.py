@@ -20,6 +20,7 @@ from millstream.base.dead_letter_headers import (
     TIMESTAMP_HEADER,
     TOPIC_HEADER,
 )
+from millstream.base.letter_notes import LetterNote
 from millstream.base.record import Header, Record
 from millstream.queues.values import ValueKind, value_from_bytes
 
@@ -144,8 +145,9 @@ def _number(facts: dict[str, str], name: str) -> int:
 LetterKey = tuple[str, int]  # a letter's id, and when its job was put
 
 
-def letters_in(records: Iterable[Record]) -> list[DeadLetter]:
+def letters_in(records: Iterable[Record], notes: Iterable[LetterNote] = ()) -> list[DeadLetter]:
     """All letters of a dead-letter topic in its order, each once, those put back marked as such.
+    `notes` name further jobs that met their records.
 
     Two letters of one id tell of one job if it was put at the same time; or else the queue's topic
     was deleted and made again, and its offsets began anew.
@@ -166,13 +168,19 @@ def letters_in(records: Iterable[Record]) -> list[DeadLetter]:
             else:
                 letters[key] = letter
                 dead.setdefault(letter.id, []).append(key)
+    for note in notes:
+        if (known := letters.get((note.id, note.written_ms))) is not None:
+            letters[note.id, note.written_ms] = replace(known, groups=_with(known, (note.job,)))
     return [*letters.values()]
+
+
+def _with(known: DeadLetter, groups: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((*known.groups, *groups)))
 
 
 def _joined(known: DeadLetter, letter: DeadLetter) -> DeadLetter:
     """One record is one letter, however many jobs have met it, or batches were repeated."""
-    groups = tuple(dict.fromkeys((*known.groups, *letter.groups)))
-    return replace(known, copies=known.copies + 1, groups=groups)
+    return replace(known, copies=known.copies + 1, groups=_with(known, letter.groups))
 
 
 def _letter_from(record: Record, deaths: Sequence[Death]) -> DeadLetter:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from millstream.base.errors import MillstreamError, Rejected, Retryable
+from millstream.base.letter_notes import LetterNote, note_from, notes_topic
 from millstream.base.record import Record
 from millstream.queues.client_trouble import ClientTrouble
 from millstream.queues.letters import DeadLetter, job_record, letters_in, redriven_record
@@ -60,7 +61,7 @@ def read_letters(terms: QueueTerms, config: Mapping[str, Any]) -> list[DeadLette
 
     trouble = ClientTrouble(terms.name, config)
     try:
-        return letters_in(_records(terms.dead_topic, trouble))
+        return letters_in(_records(terms.dead_topic, trouble), _notes(terms, trouble))
     except KafkaException as error:
         raise _translated(error.args[0], trouble) from error
 
@@ -160,6 +161,17 @@ def _records(topic: str, trouble: ClientTrouble) -> Iterator[Record]:
             yield from _partition_records(reader, topic, number)
     finally:
         reader.close()
+
+
+def _notes(terms: QueueTerms, trouble: ClientTrouble) -> Iterator[LetterNote]:
+    """None at all if no second job has met a letter, or if they may not be read."""
+    topic = notes_topic(terms.name)
+    if topic is None:
+        return
+    with contextlib.suppress(NoDeadLetterTopic, RedriveFailed):
+        for record in _records(topic, trouble):
+            if (note := note_from(record.key)) is not None:
+                yield note
 
 
 def _partition_records(reader: Any, topic: str, number: int) -> Iterator[Record]:

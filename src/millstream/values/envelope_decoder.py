@@ -2,31 +2,31 @@
 
     {"before":...,"after":{"id":7,"total":"9.50"},"source":...,"op":"u","ts_ms":...}
 
-`before` and `source` are passed over unread. A delete (op d) is a row that is gone, like the
-tombstone behind it. A truncation (op t) is passed over: a capture writes the deletes of the rows
-that it took behind it. What an update leaves out (`unavailable`: databases do not log large values
-that did not change) is nobody's guess: such a row is bad.
+`before` is passed over unread; of `source` only the version of the table counts. A delete (op d) is
+a row that is gone, like the tombstone behind it. A truncation (op t) is passed over: a capture
+writes the deletes of the rows that it took behind it. What an update leaves out (`unavailable`:
+databases do not log large values that did not change) is nobody's guess: such a row is bad.
 """
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from millstream.base.declared import DebeziumModes
-from millstream.base.schema import Field, ListOf, Scalar, Schema, Struct
+from millstream.base.schema import Schema, Struct
 from millstream.schemas.arrow_types import nullable_arrow_schema
 from millstream.values.debezium_rows import OURS, UnfitValue, own_envelope
 from millstream.values.decoder import Bad, Decoded
-from millstream.values.json_decoder import JsonDecoder
+from millstream.values.versioned_rows import VersionedRows
 
 DELETED: Final = "d"
 TRUNCATED: Final = "t"
 COMING: Final = pa.array(["c", "u", "r"])
 PASSED: Final = b'{"op":"t"}'  # instead of a change that cannot be read: it is told as bad
 DEBEZIUM_DEFAULTS: Final = DebeziumModes()
+NO_VERSIONS: Final[Mapping[int, Schema]] = {}
 OPS: Final = pa.array(["c", "u", "r", DELETED, TRUNCATED])
 
 
@@ -35,7 +35,8 @@ class EnvelopeDecoder:
 
     `used`: the columns that anybody looks at (None: all). The others are null, and nothing about
     them makes a row bad: a column may have had another type when the change was written. `modes`:
-    how Debezium was set to spell values.
+    how Debezium was set to spell values. `versions`: the columns that a captured table has had, by
+    version: a column that had another type is read by that (`versioned_rows.py`).
     """
 
     def __init__(
@@ -43,25 +44,17 @@ class EnvelopeDecoder:
         schema: Schema,
         modes: DebeziumModes = DEBEZIUM_DEFAULTS,
         used: frozenset[str] | None = None,
+        versions: Mapping[int, Schema] = NO_VERSIONS,
     ) -> None:
-        self.schema, self.modes, self.used = schema, modes, used
+        self.schema, self.modes, self.used, self.versions = schema, modes, used, versions
         self.arrow_schema = nullable_arrow_schema(schema)
         self._read = [field for field in schema if used is None or field.name in used]
         self._known = Struct(tuple(self._read))
-        row = Struct(tuple(replace(field, nullable=True) for field in self._read))
-        self._envelopes = JsonDecoder(
-            Struct(
-                (
-                    Field("op", Scalar.STRING, nullable=False),
-                    Field("after", row),
-                    Field("unavailable", ListOf(Scalar.STRING)),
-                )
-            )
-        )
+        self._envelopes = VersionedRows(self._known, versions)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """By what it was made of: Spark sends it to its workers."""
-        return EnvelopeDecoder, (self.schema, self.modes, self.used)
+        return EnvelopeDecoder, (self.schema, self.modes, self.used, self.versions)
 
     def decode(self, values: pa.BinaryArray) -> Decoded:
         values, unfit = self._in_own_forms(values)

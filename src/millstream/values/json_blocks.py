@@ -25,7 +25,7 @@ import pyarrow.json
 
 from millstream.base.schema import DataType, DecimalOf, ListOf, MapOf, Scalar, Schema, Struct
 from millstream.schemas.arrow_types import nullable_arrow_schema, type_to_arrow
-from millstream.values.json_rows import DAYS, MICROS, Number, parse
+from millstream.values.json_rows import DAYS, MICROS, Number, parse, parse_past_odd_words
 from millstream.values.unfit import Unfit
 
 WHITESPACE = " \t\r\n"
@@ -128,9 +128,12 @@ def _joined(texts: pa.StringArray) -> pa.Buffer:
 
 def _sample(text: str) -> dict[str, Any]:
     """One value, to see how its timestamps are written."""
+    value = text.encode()
     try:
-        document = parse(text.encode())
-    except (Unfit, RecursionError):
+        document = parse(value)
+    except Unfit:
+        document = parse_past_odd_words(value)
+    except RecursionError:
         return {}
     return document if isinstance(document, dict) else {}
 

@@ -96,13 +96,9 @@ class JsonDecoder:
             return self._rows.row(value)
         except RecursionError:
             return self._row_by_arrow(value, Unfit("not JSON, or nested too deeply"))
-        except Unfit as error:
-            if b"Inf" in value or b"NaN" in value:
-                return self._row_by_arrow(value, error)
-            raise
 
     def _row_by_arrow(self, value: bytes, error: Unfit) -> Row:
-        """In fields that nobody asked for, Arrow passes over more than Python reads.
+        """In fields that nobody asked for, Arrow passes over deeper nesting than Python reads.
 
         Among others it would do so too, and a value must not depend on its neighbours.
         """

@@ -4,8 +4,8 @@ JSON as Python's `json` reads it: of a key that is there twice the last counts, 
 and -Infinity are numbers for FLOAT and DOUBLE, also as texts ("NaN"), as JSON has no such numbers
 and captures, Protobuf and others write them so. A field takes only what it holds exactly: no other
 text for a number, no 1.0 for an integer, nothing out of range; DECIMAL takes text too. Missing is
-null; fields that are not in the schema are passed over. `json_blocks.py` reads no value in
-another way than this.
+null; fields that are not in the schema are passed over, also with words that only Arrow knows
+(Inf, -NaN). `json_blocks.py` reads no value in another way than this.
 """
 
 import base64
@@ -66,7 +66,16 @@ class Number(str):
         return str(self)
 
 
+class OddWord:
+    """A word for a number that JSON does not know (Inf, -NaN): no type takes it."""
+
+
 _JSON = json.JSONDecoder(parse_int=Number, parse_float=Number, parse_constant=Number)
+_JSON_WITH_ODD_WORDS = json.JSONDecoder(
+    parse_int=Number, parse_float=Number, parse_constant=lambda _word: OddWord()
+)
+# Texts are matched first, so that no word in a text counts.
+TEXT_OR_ODD_WORD = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|-?\b(?:Infinity|Inf|NaN)\b', re.DOTALL)
 
 
 class JsonRows:
@@ -78,10 +87,25 @@ class JsonRows:
         self._read_struct = _reader(schema, EPOCH_MICROS[epoch])
 
     def row(self, value: bytes) -> dict[str, Any]:
-        document = parse(value)
+        try:
+            document = parse(value)
+        except Unfit as error:
+            return self._row_past_odd_words(value, error)
         if not isinstance(document, dict):
             raise Unfit(f"not a JSON object but {_kind(document)}: {shown(document)}")
         row: dict[str, Any] = self._read_struct(document)
+        return row
+
+    def _row_past_odd_words(self, value: bytes, error: Unfit) -> dict[str, Any]:
+        """Fields that the schema does not have may hold Inf and -NaN: Arrow passes over them, and
+        a value must not depend on its neighbours. `error` says what is wrong with all others."""
+        document = parse_past_odd_words(value)
+        if type(document) is not dict:
+            raise error
+        try:
+            row: dict[str, Any] = self._read_struct(document)
+        except Unfit:
+            raise error from None
         return row
 
 
@@ -93,6 +117,21 @@ def parse(value: bytes) -> Any:
         raise Unfit(f"not UTF-8: byte 0x{byte:02x} at position {error.start}") from None
     except json.JSONDecodeError as error:
         raise Unfit(f"not JSON: {error.msg} at position {error.pos}") from None
+
+
+def parse_past_odd_words(value: bytes) -> Any:
+    """The document with an `OddWord` for each such word; None if it cannot be read so either."""
+    if b"Inf" not in value and b"NaN" not in value:
+        return None
+    try:
+        known = TEXT_OR_ODD_WORD.sub(_known_word, value.decode())
+        return _JSON_WITH_ODD_WORDS.decode(known)
+    except ValueError:  # not UTF-8, or not JSON
+        return None
+
+
+def _known_word(found: re.Match[str]) -> str:
+    return found[0] if found[0].startswith('"') else "NaN"
 
 
 def _kind(found: Any) -> str:

@@ -20,7 +20,7 @@ from millstream.values.unfit import Unfit
 from millstream.views.conditions import split_condition
 from millstream.views.store import Row
 from millstream.web.problems import Problem
-from millstream.web.row_json import as_text, document_of, from_segment, to_plain, typed_value
+from millstream.web.row_json import document_of, from_segment, to_json, typed_value
 
 RECEIPT = re.compile(
     r"(?P<topic>[A-Za-z0-9._-]{1,249}):(?P<partition>\d{1,9}):(?P<offset>\d{1,18})"
@@ -166,9 +166,8 @@ def _has_array(kind: DataType) -> bool:
 
 
 def cursor_of(key: tuple[Any, ...]) -> str:
-    """As `document_of` reads it: NaN and the infinities as numbers."""
-    text = as_text(to_plain(list(key))).encode()
-    return base64.urlsafe_b64encode(text).decode().rstrip("=")
+    """As `document_of` reads it: NaN and the infinities as texts."""
+    return base64.urlsafe_b64encode(to_json(list(key))).decode().rstrip("=")
 
 
 def from_cursor(columns: KeyColumns, cursor: str) -> tuple[Any, ...]:

@@ -23,6 +23,7 @@ from millstream.values.unfit import Unfit
 # Texts in JSON; a timestamp may also be a number since 1970.
 TEXTS = frozenset({Scalar.STRING, Scalar.BINARY, Scalar.DATE})
 TIMES = frozenset({Scalar.TIMESTAMP, Scalar.TIMESTAMP_NTZ})
+FLOATS = frozenset({Scalar.FLOAT, Scalar.DOUBLE})
 # Arrays and objects within one another. Types nest a few deep; to read and write a level takes two
 # of Python's 1,000 frames.
 NESTING_MAX = 100
@@ -141,6 +142,8 @@ def typed_value(kind: DataType, document: Any, *, name: str) -> Any:
 def from_segment(kind: DataType, text: str) -> Any:
     """A part of a path as the document that it stands for: texts need no quotes there."""
     if kind in TEXTS or (kind in TIMES and not text.lstrip("-").isdigit()):
+        return text
+    if kind in FLOATS and text in NOT_FINITE:
         return text
     if isinstance(kind, Scalar) or text[:1] in ("{", "["):
         return document_of(text.encode("utf-8", "surrogatepass"))

@@ -1,5 +1,8 @@
 from dataclasses import replace
 
+import pytest
+
+from millstream.base.letter_notes import LetterNote, note_from, note_key, notes_topic
 from millstream.base.record import Record
 from millstream.queues.letters import (
     DEATHS_MAX,
@@ -105,3 +108,24 @@ def test_a_record_that_several_jobs_could_not_read_is_one_letter_with_their_name
     assert (read.groups, read.copies) == (("shop.totals", "shop.mails"), 3)
     [read] = letters_in([first, redriven, second])  # a job that is behind meets it later
     assert (read.groups, read.redriven_ms) == (("shop.totals", "shop.mails"), 3_000)
+
+
+def test_notes_name_further_jobs_of_the_letter_that_they_are_of() -> None:
+    notes = [
+        LetterNote(id="jobs-2-41", written_ms=1_000, job="shop.mails"),
+        LetterNote(id="jobs-2-41", written_ms=9_000, job="shop.of_another_topic_of_this_name"),
+        LetterNote(id="jobs-2-42", written_ms=1_000, job="shop.of_a_letter_that_was_trimmed"),
+    ]
+    kept = [note_from(note_key(note)) for note in notes]
+    [read] = letters_in([letter()], [note for note in kept if note])
+    assert read.groups == ("queue.jobs", "shop.mails")
+
+
+@pytest.mark.parametrize("key", [None, b"", b"jobs-2-41", b"[]", b'{"id":"a"}', b"\xff"])
+def test_what_is_not_a_note_is_passed_over(key: bytes | None) -> None:
+    assert note_from(key) is None
+
+
+def test_a_topic_whose_notes_would_have_too_long_a_name_has_none() -> None:
+    assert notes_topic("a" * 243) == "_dead." + "a" * 243
+    assert notes_topic("a" * 244) is None

@@ -118,6 +118,15 @@ def test_pages_go_on_at_keys_that_json_has_no_number_for(tmp_path: Path) -> None
     assert page["next"] is None
 
 
+@pytest.mark.parametrize("word", ["NaN", "Infinity", "-Infinity"])
+def test_a_path_names_a_key_that_json_has_no_number_for(tmp_path: Path, word: str) -> None:
+    kept = KeptView(tmp_path, "measures", schema_of("x DOUBLE, n INT"), ("x",))
+    kept.write([{"x": float(word), "n": 7}])
+    application = MemoryApplication(kept)
+    with closing(application), WebClient(application) as client:
+        assert client.get(f"/v1/views/measures/rows/{word}").json()["n"] == 7
+
+
 @pytest.mark.parametrize("key", ["k ARRAY<STRING>", "k STRUCT<a: STRING, b: ARRAY<INT>>"])
 def test_keys_without_an_order_have_no_next_page(tmp_path: Path, key: str) -> None:
     kept = KeptView(tmp_path, "unordered", schema_of(f"{key}, n INT"), ("k",))

@@ -190,7 +190,7 @@ def _debezium(declared: Declared, schema: Schema, used: frozenset[str] | None = 
         raise BadDeclaration(
             f"{declared.name}: encoding='debezium' is of tables: declare it with app.table(...)"
         )
-    return EnvelopeDecoder(schema, declared.debezium, used)
+    return EnvelopeDecoder(schema, declared.debezium, used, declared.versions)
 
 
 DECODERS = {
