@@ -298,7 +298,7 @@ REFUSED: dict[str, tuple[str, str, str]] = {
     "clock of whole rows": (
         "The current time in whole rows that go and come",
         "a row that goes would have another time than when it came, and stay",
-        "Leave it out, or take it before changelog.retracting",
+        'Leave it out; or take changes by key: before changelog.retracting, or of emit="upsert"',
     ),
     "filter by change": (
         f"A filter of whole rows on {CHANGE} or {ORDER}",
