@@ -195,3 +195,21 @@ def test_a_run_refuses_an_unfit_table_before_spark_starts(
             app.run(once=True)
         with pytest.raises(UnfitTopic):
             app.publish(name, {"id": 1, "name": "ada"})
+
+
+def test_the_tasks_of_a_batch_do_not_ask_for_the_configs_of_receipts_again(
+    bootstrap: str, admin: AdminClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The start of a job has compared them: a task asks neither for all topics nor for configs."""
+    from millstream.processing.writing import receipt_topic
+    from millstream.processing.writing.receipts import Writer
+    from millstream.processing.writing.topic_sink import claim_epoch, write_once
+    from millstream.processing.writing.topic_write import TopicWrite
+
+    topic = unique_name("out")
+    create_topic(admin, topic)
+    write = TopicWrite(brokers=bootstrap, topic=topic, job=unique_name("job"), client={})
+    epoch = claim_epoch(write)
+    monkeypatch.setattr(receipt_topic, "check_existing", lambda *_: pytest.fail("asked again"))
+    writer = Writer(job=write.job, epoch=epoch, query="q", batch=0, task=6)
+    assert write_once(write, writer, (topic, b"k", b"v", None, -1, 0), iter(())) == 1

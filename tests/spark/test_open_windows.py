@@ -114,6 +114,40 @@ def test_nothing_is_late_for_a_job_that_does_not_go_by_time(millstream_steps: St
     assert late(steps) == 0
 
 
+def by_day(clicks: DataFrame) -> DataFrame:
+    return clicks.groupBy(F.to_date("at").alias("day")).agg(F.count("*").alias("n"))
+
+
+@pytest.mark.full
+def test_a_group_that_is_made_of_the_time_takes_every_event(millstream_steps: Stage) -> None:
+    """Spark keeps such groups for ever: only a time or a window has a watermark."""
+    steps = millstream_steps(by_day, inputs=[CLICKS], key="day")
+    steps.add("clicks", click("12:10"))
+    steps.run()
+    steps.add("clicks", click("12:00"), click("12:30"))
+    steps.run()
+    assert [row["n"] for row in steps.rows()] == [3]
+    assert late(steps) == 0
+
+
+def in_with(clicks: DataFrame) -> DataFrame:
+    clicks.createOrReplaceTempView("clicks_in_test")
+    return clicks.sparkSession.sql(
+        "WITH seen AS (SELECT * FROM clicks_in_test) "
+        "SELECT window, count(*) AS n FROM seen GROUP BY window(at, '1 hour')"
+    )
+
+
+@pytest.mark.full
+def test_what_is_late_for_a_query_with_with_is_counted(millstream_steps: Stage) -> None:
+    steps = millstream_steps(in_with, inputs=[CLICKS], key="window")
+    steps.add("clicks", click("13:10"))
+    steps.run()
+    steps.add("clicks", click("12:59"), click("13:00"))
+    steps.expect([{"window": ("13:00", "14:00"), "n": 2}])
+    assert late(steps) == 1
+
+
 def unread(spark: SparkSession, name: str) -> DataFrame:
     """A stream to look at: no query is started."""
     stream = spark.readStream.name(name).format("rate").load()
@@ -140,6 +174,13 @@ def test_what_operators_use_is_read_off_real_plans(spark: SparkSession) -> None:
     renamed = clicks.withColumnRenamed("at", "t").withColumn("w", F.window("t", "1 minute"))
     tumbling = LastUse(span_us=minute, every_us=minute)
     assert used(renamed.groupBy("w").count()) == (tumbling,)
+    odd = clicks.withColumn("my-Time w", F.window("at", "1 minute"))
+    assert used(odd.groupBy("my-Time w").count()) == (tumbling,)
+    assert used(odd.groupBy(F.col("my-Time w").alias("w")).count()) == (tumbling,)
+    assert used(odd.select("my-Time w", "user").dropDuplicates()) == (tumbling,)
+    first = clicks.select(F.lit(1).alias("a-T"), "at")
+    assert used(first.dropDuplicates()) == BY_EVENT
+    assert used(in_with(clicks)) == (LastUse(span_us=60 * minute, every_us=60 * minute),)
     session = clicks.groupBy(F.session_window("at", "10 minutes")).count()
     assert used(session) == (LastUse(span_us=10 * minute),)
     hours = clicks.groupBy(F.window("at", "1 minute")).count()
@@ -156,7 +197,14 @@ def test_what_operators_use_is_read_off_real_plans(spark: SparkSession) -> None:
         clicks.groupBy("at").count(),
     ):
         assert used(alone) == BY_EVENT
-    for whole in (clicks, clicks.select("user").dropDuplicates(), clicks.groupBy("user").count()):
+    for whole in (
+        clicks,
+        clicks.select("user").dropDuplicates(),
+        clicks.groupBy("user").count(),
+        clicks.groupBy(F.to_date("at")).count(),
+        clicks.groupBy(F.date_trunc("hour", "at").alias("hour")).count(),
+        clicks.groupBy(F.window("at", "1 hour").start.alias("start")).count(),
+    ):
         assert used(whole) is None
 
 

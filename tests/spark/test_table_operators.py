@@ -303,6 +303,72 @@ def test_windows_that_change_are_a_table_too(frames: Frames) -> None:
     assert "key=user is not the key of the table (user, session_start)" in by_user
 
 
+# Whole rows that go and come: what goes must be what came
+
+
+def refusal_of_whole(
+    function: Callable[[DataFrame], DataFrame], frames: Frames, *key: str
+) -> str | None:
+    """Why a view of whole rows is refused; None if it is not."""
+    whole = dict(frames) | {"table": changelog.retracting(frames["table"])}
+    try:
+        result_of(Case("", lambda table, _: function(table), key=key), whole)
+    except Rejected as error:
+        return str(error)
+    return None
+
+
+def test_whole_rows_go_as_they_came_or_are_refused(frames: Frames) -> None:
+    def tags(of: Any, frame: DataFrame) -> DataFrame:
+        return frame.select("id", F.explode(of).alias("tag"), CHANGE, ORDER)
+
+    some = F.slice("tags", 1, (1 + F.rand()).cast("int"))
+    refused: dict[str, list[Callable[[DataFrame], DataFrame]]] = {
+        "rows that would stay": [
+            lambda t: t.filter("_change <> 'retract'"),
+            lambda t: t.filter("_order > 3 AND amount > 1"),
+            lambda t: changelog.where(t, "_change = 'insert'"),
+        ],
+        "another time than when it came": [
+            lambda t: t.withColumn("now", F.current_timestamp()),
+            lambda t: tags(F.array(F.current_date()), t),
+        ],
+        "rand, uuid or another value": [lambda t: tags(some, t)],
+        "which share its key": [
+            lambda t: tags("tags", t),
+            lambda t: tags("tags", t).withColumn("id", F.col("id").cast("string")),
+            lambda t: changelog.upserting(tags("tags", t), key="id"),
+            lambda t: changelog.top(
+                tags("tags", t).withColumn("id", F.col("id").cast("string")), 1, order_by="tag"
+            ),
+        ],
+    }
+    for reason, functions in refused.items():
+        for function in functions:
+            assert reason in (refusal_of_whole(function, frames, "id") or "passed")
+    assert refusal_of_whole(lambda t: tags("tags", t), frames, "id", "tag") is None
+    assert refusal_of_whole(lambda t: t.filter("amount > 1"), frames, "id") is None
+
+
+def test_changes_that_were_moved_are_put_in_order_before_a_topic(frames: Frames) -> None:
+    """Whatever was done to them since."""
+    moves: list[Callable[[DataFrame], DataFrame]] = [
+        lambda t: t.repartition(3),
+        lambda t: t.repartition(3).withColumn("id", F.col("id").cast("string")),
+        lambda t: changelog.where(t.repartition(3), "amount > 1"),
+        lambda t: changelog.mark_key(t.repartition(3), "id"),
+    ]
+    for move in moves:
+        job = Job(
+            name="tried",
+            function=lambda table, move=move: move(table),
+            inputs={"table": "table"},
+            output=ToTopic(topic="there", key=("id",)),
+        )
+        found = called(job, {"table": frames["table"]}, None)
+        assert found.groupBy("id").count().filter("count > 1").count() == 0
+
+
 # One row that becomes several
 
 

@@ -2,8 +2,10 @@
 
 A power cut can tear what was not synced: the plan of a batch whose output did not commit, and the
 note that a batch is done (writing/checkpoint_sync.py has the order). Nothing depends on these two,
-so they are removed, and Spark plans or repeats that batch. Every other file was synced before
-something was built on it: if it is damaged, the error names it and the next command.
+so they are removed, and Spark plans or repeats that batch. Nor on a snapshot of the state, which a
+thread of Spark's writes when it likes, while the changes that it sums up are there. Every other
+file was synced before something was built on it: if it is damaged, the error names it and the next
+command.
 
 Hadoop writes a checksum beside each file on a local disk:
 
@@ -16,7 +18,8 @@ import re
 import shutil
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from itertools import takewhile
 from pathlib import Path
 
 from millstream.base.disk import RealDisk
@@ -48,7 +51,9 @@ def make_whole(job: str, checkpoint: Path) -> None:
         _remove(checkpoint / COMMITS / str(done.pop()))
     if planned and planned[-1] not in done and problem_of(checkpoint / OFFSETS / str(planned[-1])):
         _remove(checkpoint / OFFSETS / str(planned.pop()))
-    if not planned:
+    if planned:
+        _drop_torn_snapshots(checkpoint, _version(planned, done))
+    else:
         _begin_again(checkpoint)
     for path in _needed(checkpoint, planned, done):
         if problem := problem_of(path):
@@ -77,18 +82,47 @@ def _needed(checkpoint: Path, planned: list[int], done: list[int]) -> Iterator[P
     yield checkpoint / METADATA
     for number in planned[-1:] + ([planned[-1] - 1] if planned[-1] > 0 else []):
         yield checkpoint / OFFSETS / str(number)
-    version = planned[-1] + (planned[-1] in done)
-    for directory in sorted(path for path in (checkpoint / STATE).rglob("*") if path.is_dir()):
+    version = _version(planned, done)
+    for directory in _state_directories(checkpoint):
         yield from _state_files(directory, version)
 
 
+def _version(planned: list[int], done: list[int]) -> int:
+    return planned[-1] + (planned[-1] in done)
+
+
+def _state_directories(checkpoint: Path) -> list[Path]:
+    return sorted(path for path in (checkpoint / STATE).rglob("*") if path.is_dir())
+
+
 def _state_files(directory: Path, version: int) -> Iterator[Path]:
+    there = _versions(directory, version)
+    last = max(_snapshots(there), default=-1)
+    yield from sorted(path for path, (number, _) in there.items() if number >= last)
+
+
+def _versions(directory: Path, version: int) -> dict[Path, tuple[int, str]]:
+    """The files of the state up to a version: of which version each is, and what it is."""
     found = {path: VERSIONED.fullmatch(path.name) for path in directory.iterdir()}
     there = {path: (int(match[1]), match[2]) for path, match in found.items() if match}
-    there = {path: one for path, one in there.items() if one[0] <= version}
-    snapshots = [number for number, kind in there.values() if kind in SNAPSHOTS]
-    last = max(snapshots, default=-1)
-    yield from sorted(path for path, (number, _) in there.items() if number >= last)
+    return {path: one for path, one in there.items() if one[0] <= version}
+
+
+def _snapshots(there: Mapping[Path, tuple[int, str]]) -> dict[int, Path]:
+    return {number: path for path, (number, kind) in there.items() if kind in SNAPSHOTS}
+
+
+def _drop_torn_snapshots(checkpoint: Path, version: int) -> None:
+    """Those that Spark can do without: it takes the one before, or none, and all changes since."""
+    for directory in _state_directories(checkpoint):
+        there = _versions(directory, version)
+        snapshots = sorted(_snapshots(there).items(), reverse=True)
+        torn = [*takewhile(lambda one: problem_of(one[1]), snapshots)]
+        before = snapshots[len(torn)][0] if len(torn) < len(snapshots) else 0
+        changes = {number for number, kind in there.values() if kind not in SNAPSHOTS}
+        if changes.issuperset(range(before + 1, version + 1)):
+            for _, path in torn:
+                _remove(path)
 
 
 def _begin_again(checkpoint: Path) -> None:

@@ -16,6 +16,7 @@ COLUMN = re.compile(r"([A-Za-z_]\w*)#(\d+)L?(?:-T\d+ms)?")
 # half(n#1L)#7L: the result of a Python function has a number, too.
 NUMBER = re.compile(r"(?<=\))#\d+L?")
 ALIAS = re.compile(r"(.*) AS ([A-Za-z_]\w*)#(\d+)L?(?:-T\d+ms)?", re.DOTALL)
+TIMED_ALIAS = re.compile(r"(.*) AS .*#(\d+)-T\d+ms", re.DOTALL)
 # A window is arithmetic on microseconds by the time it is analysed.
 WINDOW = re.compile(r"^named_struct\(start, .*precisetimestampconversion\((\w+),", re.DOTALL)
 SLIDE = re.compile(r"% (\d+)\)")
@@ -87,8 +88,15 @@ def _sources(nodes: list[PlanNode]) -> Iterator[PlanNode]:
     return (node for node in nodes if "source" in node.texts)
 
 
+def nodes_in(root: PlanNode) -> Iterator[PlanNode]:
+    return _walk(root)
+
+
 def definitions_in(root: PlanNode) -> Mapping[str, str]:
-    return dict(_definitions([*_walk(root)]))
+    """What computed columns with a watermark are, by their number, whatever they are called."""
+    texts = (text for node in _walk(root) for text in node.texts.get("computed", ()))
+    found = map(TIMED_ALIAS.fullmatch, texts)
+    return {alias[2]: alias[1] for alias in found if alias}
 
 
 def _definitions(nodes: list[PlanNode]) -> Iterator[tuple[str, str]]:

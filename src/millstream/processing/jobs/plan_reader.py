@@ -4,6 +4,7 @@ Not a public interface of Spark: pinned with its version, and tested with it. Sp
 which output modes a plan allows.
 """
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +17,8 @@ from millstream.processing.jobs.plan_node import PlanNode, wanted_mode
 from millstream.processing.state.state_terms import LAST_USE, STATE_TERMS
 
 Texts = dict[str, tuple[str, ...]]
+
+TIMED = re.compile(r"#\d+-T\d+ms$")
 
 
 class PlanNotStreamable(Rejected):
@@ -108,7 +111,7 @@ def _deduplicate(java: Any) -> Texts:
 def _times(java: Any) -> tuple[str, ...]:
     """Of each child the first column with a watermark, by which Spark judges; else empty."""
     outputs = ([*_texts(child.output())] for child in _items(java.children()))
-    return tuple(next((text for text in output if "-T" in text), "") for output in outputs)
+    return tuple(next(filter(TIMED.search, output), "") for output in outputs)
 
 
 def _state_function(java: Any) -> Texts:
@@ -148,6 +151,14 @@ def _source(java: Any) -> Texts:
     return {"source": (name.removeprefix('name="').removesuffix('"'),), "reads": (str(reads),)}
 
 
+def _part(java: Any) -> Texts:
+    return {"part": (str(java.id()),)}
+
+
+def _reference(java: Any) -> Texts:
+    return {"refers_to": (str(java.cteId()),)}
+
+
 READERS: dict[str, Callable[[Any], Texts]] = {
     "Project": _project,
     "Expand": _expand,
@@ -159,4 +170,6 @@ READERS: dict[str, Callable[[Any], Texts]] = {
     "FlatMapGroupsInPandasWithState": _group_function,
     "EventTimeWatermark": _watermark,
     "StreamingRelationV2": _source,
+    "CTERelationDef": _part,
+    "CTERelationRef": _reference,
 }

@@ -17,31 +17,49 @@ from millstream.processing.jobs.plan_node import (
     PlanNode,
     definitions_in,
     keeps_state,
+    nodes_in,
 )
 from millstream.processing.reading.last_use import BY_EVENT, MS_US, LastUse, Uses, joined
 
-WATERMARKED = re.compile(r"#(\d+)-T\d+ms")
+# A column itself, also under another name; not what is computed of one.
+WATERMARKED = re.compile(r"(?:.*#(\d+)-T\d+ms AS )?.*#(\d+)-T\d+ms", re.DOTALL)
 # (... - 15000000) % 60000000): where windows start, and how often.
 START = re.compile(r"- (-?\d+)\) % \d+\)")
 EVENT_TIME_MODES = ("EventTime", "EventTimeTimeout")
+WITH_PARTS = "WithCTE"
 DEPTH_MAX = 8
 
 
 def uses_of(root: PlanNode) -> Mapping[str, Uses]:
     """By source: what the first operators that judge by time on its ways through the plan take."""
     found: dict[str, Uses] = {}
-    definitions = definitions_in(root)
-    for source, uses in _met(root, None, definitions):
+    for source, uses in _Ways(root).met(root, None):
         found[source] = joined(found[source], uses) if source in found else uses
     return found
 
 
-def _met(node: PlanNode, above: Uses, definitions: Mapping[str, str]) -> Iterator[tuple[str, Uses]]:
-    """Each source below this node, with what it meets on the way; `above` is what comes after."""
-    if "source" in node.texts:
-        yield node.texts["source"][0], above
-    for place, child in enumerate(node.children):
-        yield from _met(child, _taken(node, place, above, definitions), definitions)
+class _Ways:
+    """Through a plan, from its top down to its sources. SQL's WITH has parts of a plan beside it,
+    by number: the way goes through one wherever it is referred to."""
+
+    def __init__(self, root: PlanNode) -> None:
+        self._definitions = definitions_in(root)
+        self._parts = {node.texts["part"][0]: node for node in nodes_in(root) if _is_part(node)}
+
+    def met(self, node: PlanNode, above: Uses) -> Iterator[tuple[str, Uses]]:
+        """Each source below this node, with what it meets on the way; `above` is what comes
+        after."""
+        if "source" in node.texts:
+            yield node.texts["source"][0], above
+        for part in node.texts.get("refers_to", ()):
+            yield from self.met(self._parts[part], above)
+        for place, child in enumerate(node.children):
+            if node.name != WITH_PARTS or not _is_part(child):
+                yield from self.met(child, _taken(node, place, above, self._definitions))
+
+
+def _is_part(node: PlanNode) -> bool:
+    return "part" in node.texts
 
 
 def _taken(node: PlanNode, place: int, above: Uses, definitions: Mapping[str, str]) -> Uses:
@@ -72,8 +90,8 @@ def _of_function(node: PlanNode, above: Uses, definitions: Mapping[str, str]) ->
 def _by_columns(texts: tuple[str, ...], definitions: Mapping[str, str]) -> Uses:
     """Spark judges by the first column with a watermark; without one it takes everything."""
     for text in texts:
-        if column := WATERMARKED.search(text):
-            return _by_column(_defined(column[1], definitions))
+        if column := WATERMARKED.fullmatch(text):
+            return _by_column(_defined(column[1] or column[2], definitions))
     return None
 
 
@@ -81,10 +99,10 @@ def _defined(number: str, definitions: Mapping[str, str]) -> str:
     """The expression behind a column, through the names that it was given."""
     text = definitions.get(number, "")
     for _ in range(DEPTH_MAX):
-        renamed = re.fullmatch(r"\w+#(\d+)-T\d+ms", text)
-        if renamed is None or renamed[1] not in definitions:
+        renamed = WATERMARKED.fullmatch(text)
+        if renamed is None or renamed[2] not in definitions:
             break
-        text = definitions[renamed[1]]
+        text = definitions[renamed[2]]
     return text
 
 

@@ -13,7 +13,7 @@ from millstream.base.errors import Rejected
 from millstream.processing.jobs.job import Job, ToTopic, ToView
 from millstream.processing.operators.changelog import upserting
 from millstream.processing.operators.changelog_columns import BadChangelog
-from millstream.processing.operators.table_frames import Carried, carry, not_the_key
+from millstream.processing.operators.table_frames import Carried, carry, require_named
 from millstream.processing.operators.table_plan import NotOnTables
 
 
@@ -32,16 +32,16 @@ def table_result(job: Job, frame: DataFrame) -> DataFrame:
         if carried.table is None:
             return frame
         if isinstance(job.output, ToView | ToTopic):
-            require_named(carried, job.output.key)
+            _require_named(carried, job.output.key)
         return _in_order(job, carried)
     except (NotOnTables, BadChangelog) as error:
         raise NotATable(job=job.name, place=job.place, reason=str(error)) from error
 
 
-def require_named(carried: Carried, key: Sequence[str]) -> None:
+def _require_named(carried: Carried, key: Sequence[str]) -> None:
     """Columns that are not there are the output's to refuse."""
-    if key and set(key) <= carried.numbers.keys() and not carried.is_named_by(key):
-        raise not_the_key(carried, key, what="key=")
+    if key and set(key) <= carried.numbers.keys():
+        require_named(carried, key, what="key=")
 
 
 def _in_order(job: Job, carried: Carried) -> DataFrame:
@@ -70,6 +70,6 @@ def require_topic_key(
                 f"topic {job.output.topic} has no key, so nothing can be deleted from it. Give the "
                 f"job key={list(carried.key)}, or write changelog.events(table) for a history"
             )
-        require_named(carried, key)
+        _require_named(carried, key)
     except BadChangelog as error:
         raise NotATable(job=job.name, place=job.place, reason=str(error)) from error

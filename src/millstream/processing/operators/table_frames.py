@@ -29,6 +29,7 @@ from millstream.processing.operators.changelog_columns import (
 )
 from millstream.processing.operators.row_filter import rows_that_meet
 from millstream.processing.operators.table_plan import (
+    ALLOWED,
     Judged,
     Made,
     NotOnTables,
@@ -44,6 +45,10 @@ from millstream.processing.operators.table_plan import (
 # Casts that make no two keys the same.
 INTEGERS = ("byte", "short", "integer", "long")
 TO_TEXT = (*INTEGERS, "date", "boolean")
+SHARED = (
+    "one row became several, which share its key. Write changelog.upserting(frame, key=[the key, "
+    "and what tells them apart]) first"
+)
 
 
 @dataclass(frozen=True)
@@ -69,6 +74,10 @@ class Carried:
         assert self.table is not None
         return self.table.is_named_by({self.numbers[name] for name in columns})
 
+    def is_shared(self, columns: Sequence[str]) -> bool:
+        assert self.table is not None
+        return self.table.is_shared({self.numbers[name] for name in columns})
+
 
 def carry(frame: DataFrame) -> Carried:
     """The frame, with the changes of its table carried to its end; refused if they cannot be."""
@@ -80,7 +89,9 @@ def carry(frame: DataFrame) -> Carried:
     carried = Carried(frame, walked.table, numbers)
     if walked.table is None or not carried.key or carried.key == key_of(frame):
         return carried
-    return carry(mark_key(frame, carried.key))
+    again = carry(mark_key(frame, carried.key))
+    assert again.table is not None
+    return replace(again, table=replace(again.table, is_several=walked.table.is_several))
 
 
 def table_of(
@@ -95,15 +106,12 @@ def table_of(
     if table is None:
         return frame, key_or_marked(frame, key, what=what)
     if table.is_several and not (several and key):
-        raise BadChangelog(
-            "one row became several, which share its key. Write changelog.upserting(frame, "
-            "key=[the key, and what tells them apart]) first"
-        )
+        raise BadChangelog(SHARED)
     if key is None and table.key is not None and not carried.key:
         raise _lost_key(carried)
     names = key_or_marked(carried.frame, key, what=what)
-    if key is not None and not carried.is_named_by(names):
-        raise not_the_key(carried, names, what=f"{what}=")
+    if key is not None:
+        require_named(carried, names, what=f"{what}=")
     return carried.frame, names
 
 
@@ -126,8 +134,16 @@ def met_condition(frame: DataFrame, condition: Column | str) -> Column:
     """A condition for rows of a table, once it is known to stay true while a row stays."""
     met = F.expr(condition) if isinstance(condition, str) else condition
     java = _analyzed(frame.filter(met))
-    require_lasting(_condition(java.condition(), frame.sparkSession))
+    require_lasting(_timed(java.condition(), frame.sparkSession))
+    asked = {str(one.name()) for one in _items(java.condition().references().toSeq())}
+    if asked & {CHANGE, ORDER} and _is_by_value(frame):
+        raise refusal("filter by change")
     return met
+
+
+def _is_by_value(frame: DataFrame) -> bool:
+    found = [field.metadata for field in frame.schema if field.name == CHANGE]
+    return any(metadata.get(CHANGE_MARK) == BY_VALUE for metadata in found)
 
 
 def _lost_key(carried: Carried) -> BadChangelog:
@@ -138,7 +154,15 @@ def _lost_key(carried: Carried) -> BadChangelog:
     )
 
 
-def not_the_key(carried: Carried, names: Sequence[str], *, what: str) -> BadChangelog:
+def require_named(carried: Carried, names: Sequence[str], *, what: str) -> None:
+    """These columns name a row of the table, and of those that were made of one row only one."""
+    if not carried.is_named_by(names):
+        raise _not_the_key(carried, names, what=what)
+    if carried.is_shared(names):
+        raise BadChangelog(SHARED)
+
+
+def _not_the_key(carried: Carried, names: Sequence[str], *, what: str) -> BadChangelog:
     if not carried.key:
         return _lost_key(carried)
     return BadChangelog(
@@ -156,7 +180,8 @@ class Walked:
 
 def _walk(java: Any, session: SparkSession) -> Walked:
     if (marked := _marked(java)) is not None:
-        return Walked(java, marked.table)
+        table = marked.table and replace(marked.table, is_moved=_is_moved(java))
+        return Walked(java, table)
     step = _step(java, session)
     try:
         below = [_walk(child, session) for child in _items(java.children())]
@@ -272,12 +297,30 @@ def _step(java: Any, session: SparkSession) -> Step:
     name = str(java.nodeName())
     return Step(
         name=name,
-        made=tuple(map(_made, _items(java.projectList()))) if name == "Project" else (),
-        condition=_condition(java.condition(), session) if name == "Filter" else None,
+        made=tuple(_timed(one, session) for one in _makers(java, name)),
+        condition=_timed(java.condition(), session) if name == "Filter" else None,
         moves=_moves(java, name),
         asks=not java.subqueries().isEmpty(),
         asks_tables=any(_has_table(one) for one in _items(java.subqueries())),
     )
+
+
+def _makers(java: Any, name: str) -> list[Any]:
+    """What makes the columns of a selection, or the rows of a generator."""
+    match name:
+        case "Project":
+            return _items(java.projectList())
+        case "Generate":
+            return [java.generator()]
+    return []
+
+
+def _is_moved(java: Any) -> bool:
+    """Whether rows have changed places below a mark, since something put each key in one place."""
+    name = str(java.nodeName())
+    if name not in ALLOWED:
+        return False
+    return _moves(java, name) or any(_is_moved(one) for one in _items(java.children()))
 
 
 def _moves(java: Any, name: str) -> bool:
@@ -293,7 +336,7 @@ def _has_table(java: Any) -> bool:
     return any(_has_table(one) for one in (*_items(java.children()), *_items(java.subqueries())))
 
 
-def _condition(java: Any, session: SparkSession) -> Made:
+def _timed(java: Any, session: SparkSession) -> Made:
     jvm: Any = session._jvm
     clock = jvm.org.apache.spark.sql.catalyst.trees.TreePattern.CURRENT_LIKE()
     return replace(_made(java), is_timed=bool(java.containsPattern(clock)))

@@ -39,7 +39,7 @@ class Made:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One node of a plan. `made` are its columns, where it makes any.
+    """One node of a plan. `made` are its columns, or rows, where it makes any.
 
     `moves`: rows change places. `asks`: it has a subquery; `asks_tables`: of a table.
     """
@@ -83,6 +83,10 @@ class TableChanges:
         has_all = all(part & set(columns) for part in self.key)
         return has_all and (self.by_value or self.holding >= set(columns))
 
+    def is_shared(self, columns: Collection[int]) -> bool:
+        """Whether several rows have the same values there: all that were made of one row."""
+        return self.is_several and self.key is not None and self.holding >= set(columns)
+
 
 # A node over rows that only come, or over nothing: anything goes.
 Judged = TableChanges | None
@@ -104,7 +108,7 @@ def judge(step: Step, inputs: Sequence[Judged]) -> Judged:
     if step.name == "Filter":
         return _filtered(step, unchanged)
     if step.name == "Generate":
-        return _generated(unchanged)
+        return _generated(step, unchanged)
     return unchanged
 
 
@@ -129,9 +133,7 @@ def is_allowed(step: Step) -> bool:
 
 
 def _projected(step: Step, table: TableChanges) -> TableChanges:
-    for made in step.made:
-        if not made.is_steady:
-            raise refusal("nondeterministic")
+    _require_steady(step, table)
     change = _carried(step, table.change, CHANGE)
     order = _carried(step, table.order, ORDER)
     signs = ((table.change, change), (table.order, order))
@@ -142,6 +144,15 @@ def _projected(step: Step, table: TableChanges) -> TableChanges:
         order=table.order if order is None else order,
         adds=tuple(old for old, new in signs if old is not None and new is None),
     )
+
+
+def _require_steady(step: Step, table: TableChanges) -> None:
+    """A row that goes must be the one that came: of whole rows, also at another time."""
+    for made in step.made:
+        if not made.is_steady:
+            raise refusal("nondeterministic")
+        if made.is_timed and table.by_value:
+            raise refusal("clock of whole rows")
 
 
 def _carried(step: Step, number: int | None, name: str) -> int | None:
@@ -162,6 +173,8 @@ def _holding(step: Step, part: frozenset[int]) -> frozenset[int]:
 def _filtered(step: Step, table: TableChanges) -> TableChanges:
     assert step.condition is not None, "a filter has one"
     require_lasting(step.condition)
+    if table.by_value and step.condition.made_of & {table.change, table.order}:
+        raise refusal("filter by change")
     return table
 
 
@@ -178,9 +191,10 @@ def only_of_key(condition: Made, table: TableChanges) -> bool:
     return table.by_value or condition.made_of <= table.holding
 
 
-def _generated(table: TableChanges) -> TableChanges:
+def _generated(step: Step, table: TableChanges) -> TableChanges:
     if not table.by_value:
         raise refusal("Generate")
+    _require_steady(step, table)
     return replace(table, is_several=True)
 
 
@@ -280,6 +294,16 @@ REFUSED: dict[str, tuple[str, str, str]] = {
         "A condition on the current time",
         "a row is looked at when it changes, not when time passes",
         "Delete such rows from the table, or filter when the view is read",
+    ),
+    "clock of whole rows": (
+        "The current time in whole rows that go and come",
+        "a row that goes would have another time than when it came, and stay",
+        'Leave it out; or take changes by key: before changelog.retracting, or of emit="upsert"',
+    ),
+    "filter by change": (
+        f"A filter of whole rows on {CHANGE} or {ORDER}",
+        "the changes that it leaves out are of rows that would stay",
+        f"Filter by other columns. {AS_EVENTS}",
     ),
     "filter without key": (
         "filter",

@@ -69,6 +69,12 @@ class ReceiptTopic:
         self._reader = RangeReader(read)
 
     def make(self, *, tasks: int) -> None:
+        """Before the first batch: the topic exists, and keeps what is written there."""
+        terms = TopicTerms(name=self.name, config=CONFIG, holds=HOLDS)
+        check_existing(self._read.brokers, self._read.client, [terms])
+        self.grow(tasks=tasks)
+
+    def grow(self, *, tasks: int) -> None:
         """Make the topic, or give it more partitions: one for each task."""
         wanted = FIRST_TASK + tasks
         try:
@@ -77,8 +83,6 @@ class ReceiptTopic:
             brokers, client = self._read.brokers, self._read.client
             make_topic(brokers, client, self.name, partitions=wanted, config=CONFIG, holds=HOLDS)
             return
-        terms = TopicTerms(name=self.name, config=CONFIG, holds=HOLDS)
-        check_existing(self._read.brokers, self._read.client, [terms])
         if found < wanted:
             self._grow(wanted)
 

@@ -134,7 +134,7 @@ def write_rows(write: TopicWrite, writer: Writer, batches: Iterator[pa.RecordBat
 def write_once(write: TopicWrite, writer: Writer, first: Row, rows: Iterator[Row]) -> int:
     """Write the rows of a task and its receipt, unless they are written; returns how many."""
     receipts = ReceiptTopic(write)
-    receipts.make(tasks=1 + writer.task)
+    receipts.grow(tasks=1 + writer.task)
     transaction = RowTransaction(write, writer.transactional_id)
     transaction.open()
     claim, receipt = receipts.last_claim(), receipts.last_receipt(writer.task)

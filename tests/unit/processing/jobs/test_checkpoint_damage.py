@@ -105,9 +105,7 @@ def test_a_torn_name_and_state_of_a_checkpoint_without_batches_are_removed(tmp_p
 
 
 @pytest.mark.parametrize("tear", TORN)
-@pytest.mark.parametrize(
-    "name", ["metadata", f"offsets/{LAST - 1}", "state/0/1/2.zip", "state/0/0/3.changelog"]
-)
+@pytest.mark.parametrize("name", ["metadata", f"offsets/{LAST - 1}", "state/0/0/3.changelog"])
 def test_other_damage_is_an_error_with_the_file_and_the_next_command(
     checkpoint: Path, name: str, tear: Callable[[Path], None]
 ) -> None:
@@ -117,6 +115,28 @@ def test_other_damage_is_an_error_with_the_file_and_the_next_command(
     expected = f"Job counts cannot start from its checkpoint: {checkpoint / name} "
     assert str(caught.value).startswith(expected)
     assert "millstream run APP_FILE --rebuild counts" in str(caught.value)
+
+
+@pytest.mark.parametrize("tear", TORN)
+def test_a_torn_snapshot_is_removed_if_all_that_it_sums_up_is_there(
+    checkpoint: Path, tear: Callable[[Path], None]
+) -> None:
+    """Spark writes it later, and nothing waits until it is on disk."""
+    tear(checkpoint / "state/0/1/2.zip")
+    make_whole("counts", checkpoint)
+    assert [name for name in names(checkpoint, "state/0/1") if "zip" in name] == []
+    assert "2.zip" in names(checkpoint, "state/0/0")
+
+
+@pytest.mark.parametrize("tear", TORN)
+@pytest.mark.parametrize("gone", ["1.changelog", "2.changelog", "3.changelog"])
+def test_a_torn_snapshot_that_is_needed_is_an_error(
+    checkpoint: Path, gone: str, tear: Callable[[Path], None]
+) -> None:
+    (checkpoint / "state/0/1" / gone).unlink()
+    tear(checkpoint / "state/0/1/2.zip")
+    with pytest.raises(CheckpointDamaged, match=r"state/0/1/2\.zip "):
+        make_whole("counts", checkpoint)
 
 
 @pytest.mark.parametrize("tear", TORN)
