@@ -16,6 +16,8 @@ logger = logging.getLogger(__name__)
 
 ANSWER_SECONDS_MAX: Final = 60.0
 NOT_ALLOWED: Final = ("TOPIC_AUTHORIZATION_FAILED", "CLUSTER_AUTHORIZATION_FAILED")
+# Of a broker that does not tell configs: librdkafka's own word first, then Kafka's.
+NOT_OFFERED: Final = ("_UNSUPPORTED_FEATURE", "UNSUPPORTED_VERSION")
 
 _warned: set[str] = set()
 
@@ -46,6 +48,8 @@ def _configs(admin: Any, topics: Iterable[str]) -> dict[str, dict[str, str]]:
         except KafkaException as error:
             if error.args[0].name() in NOT_ALLOWED:
                 _warn([_unseen(resource.name)])
+            elif error.args[0].name() in NOT_OFFERED:
+                _warn([_unknown(resource.name)])
             elif error.args[0].name() not in NO_SUCH_TOPIC:
                 raise
             continue
@@ -58,6 +62,13 @@ def _unseen(topic: str) -> str:
         f"The configs of topic {topic} cannot be compared with what it must be: this client may "
         f"not see them. Run `millstream acls add --principal USER --operation describe-configs "
         f"--topic {topic}`"
+    )
+
+
+def _unknown(topic: str) -> str:
+    return (
+        f"The configs of topic {topic} cannot be compared with what it must be: the broker does "
+        "not offer DescribeConfigs. Look at its cleanup.policy and retention yourself"
     )
 
 
