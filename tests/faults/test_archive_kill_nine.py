@@ -125,14 +125,13 @@ def test_a_restore_that_is_killed_again_and_again_has_every_record_once(
     def restored() -> int:
         return sum(end_offsets(consumer, "again"))
 
-    killed = [
-        run_until_killed(
-            broker, *args, progress=restored, by=random.randrange(1, RESTORED_RECORDS // 20)
-        )
-        for _ in range(rounds)
-    ]
-    assert sum(killed) >= max(1, rounds - 1)
-    assert restored() < RESTORED_RECORDS
+    killed_midway = 0
+    for _ in range(rounds):
+        by = random.randrange(1, RESTORED_RECORDS // 20)
+        was_killed = run_until_killed(broker, *args, progress=restored, by=by)
+        killed_midway += was_killed and restored() < RESTORED_RECORDS
+    # On a busy machine more is restored before a kill comes, and the last ones may find it done.
+    assert killed_midway >= max(1, rounds // 2)
     run(broker, *args)
     consumer.close()
     assert_restored_once(broker, "again")

@@ -26,7 +26,7 @@ from confluent_kafka.admin import AdminClient
 from millstream.base.listening_ports import free_port
 from tests.support.java_tools import java_class_command, run_class
 
-READY_WITHIN_S = 60.0
+READY_WITHIN_S = 180.0
 STOP_WITHIN_S = 30.0
 # What Kafka's own start script gives a broker, apart from the heap.
 SERVER_OPTIONS = (
