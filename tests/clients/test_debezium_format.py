@@ -22,7 +22,6 @@ from tests.clients.steps import unique_name
 from tests.support.broker_thread import BrokerThread
 from tests.support.committed_records import committed_records
 from tests.support.debezium_table import TABLES, TYPES, inserted
-from tests.support.maven_jars import JarsUnavailableError, MissingToolError
 from tests.support.postgres_server import (
     LOGICAL,
     PASSWORD,
@@ -123,10 +122,7 @@ def _json(text: bytes | None) -> Any:
 @pytest.fixture(scope="module")
 def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sides]:
     """After rows were loaded, and changes streamed."""
-    try:
-        POSTGRES_JARS.fetched()
-    except (MissingToolError, JarsUnavailableError) as error:
-        pytest.skip(str(error))
+    POSTGRES_JARS.fetched()
     data: Path = tmp_path_factory.mktemp("broker")
     with postgres_server(LOGICAL) as server, BrokerThread(data) as broker:  # noqa: SIM117 - too long
         with contextlib.closing(psycopg.connect(server.url, autocommit=True)) as db:

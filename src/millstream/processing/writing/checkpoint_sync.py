@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING
 
 from millstream.base.disk import Disk, FileGone, RealDisk
 from millstream.processing.reading.offset_log import OFFSETS, local_path
+from millstream.processing.writing.batch_log import METADATA
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 WriteBatch = Callable[["DataFrame", int], None]
 
-METADATA = "metadata"
 COMMITS = "commits"
 STATE = "state"
 # State of a version, with its checksum: 12.changelog and .12.changelog.crc. A snapshot (12.zip) is
