@@ -7,6 +7,9 @@ import pytest
 
 import millstream.broker.apis
 from millstream.broker.handlers import HANDLERS
+from millstream.broker.security.acls import Operation
+from millstream.broker.security.requirements import REQUIREMENTS, Requirement
+from millstream.broker.wire import REQUESTS
 
 ROOT = Path(__file__).parents[2]
 FILES = sorted(Path(millstream.broker.apis.__path__[0]).glob("api_*.py"))
@@ -47,3 +50,27 @@ def test_what_it_does_not_do_is_in_the_list_of_gaps(file: Path) -> None:
 
 def test_every_handler_has_a_file_with_its_number() -> None:
     assert {int(file.stem.split("_")[1]) for file in FILES} == HANDLERS.keys()
+
+
+def is_for_brokers(requirement: Requirement) -> bool:
+    grants = [grant for need in requirement.needs for grant in need.any_of]
+    return bool(grants) and all(grant.operation is Operation.CLUSTER_ACTION for grant in grants)
+
+
+def test_every_api_that_clients_may_ask_for_is_offered_or_in_the_list_of_gaps() -> None:
+    missing = [
+        requirement.name
+        for key, requirement in REQUIREMENTS.items()
+        if key not in HANDLERS and not is_for_brokers(requirement) and requirement.name not in GAPS
+    ]
+    assert missing == []
+
+
+def test_every_api_is_offered_in_kafka_s_newest_version_or_in_the_list_of_gaps() -> None:
+    older = [
+        REQUIREMENTS[key].name
+        for key, handler in HANDLERS.items()
+        if handler.versions[-1] != REQUESTS[key].__schema__.versions[-1]
+    ]
+    said = next(line for line in GAPS.splitlines() if "Not in Kafka's newest version" in line)
+    assert [name for name in older if name not in said] == []

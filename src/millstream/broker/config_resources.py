@@ -3,6 +3,10 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from millstream.broker.dynamic_config import (
+    broker_config_key,
+    is_secret,
+)
 from millstream.broker.group_config_keys import GROUP_CONFIGS
 from millstream.broker.handlers import Call
 from millstream.broker.node import Node
@@ -32,12 +36,13 @@ class ConfigEntry:
     """One value, where it comes from, and what it would be without that (synonyms)."""
 
     name: str
-    value: str
+    value: str | None
     source: int
     type: int
     help: str
     is_read_only: bool = False
-    synonyms: tuple[tuple[str, str, int], ...] = ()
+    is_secret: bool = False
+    synonyms: tuple[tuple[str, str | None, int], ...] = ()
 
 
 def describe(call: Call, resource_type: int, name: str) -> Iterable[ConfigEntry]:
@@ -110,16 +115,23 @@ def _describe_group(node: Node, group_id: str) -> Iterable[ConfigEntry]:
 
 def _describe_all_brokers(node: Node) -> Iterable[ConfigEntry]:
     """Only what was changed at run time, as Kafka does."""
-    for name, value in node.topics.broker_overrides.items():
-        key = TOPIC_CONFIGS[TOPIC_NAME_OF_BROKER_NAME[name]]
-        yield ConfigEntry(
-            name=name,
-            value=value,
-            source=SOURCE_ALL_BROKERS,
-            type=key.type,
-            help=key.help,
-            synonyms=((name, value, SOURCE_ALL_BROKERS),),
-        )
+    for name in node.topics.broker_overrides:
+        yield _changed(node, name, SOURCE_ALL_BROKERS)
+
+
+def _changed(node: Node, name: str, source: int) -> ConfigEntry:
+    """A config of the broker as it was changed; what may be a secret is not shown."""
+    key = broker_config_key(name)
+    value = None if is_secret(name) else node.topics.broker_overrides[name]
+    return ConfigEntry(
+        name=name,
+        value=value,
+        source=source,
+        type=key.type,
+        help=key.help,
+        is_secret=is_secret(name),
+        synonyms=((name, value, source),),
+    )
 
 
 def _describe_broker(node: Node) -> Iterable[ConfigEntry]:
@@ -134,6 +146,8 @@ def _describe_broker(node: Node) -> Iterable[ConfigEntry]:
             help=TOPIC_CONFIGS[name].help,
             synonyms=synonyms,
         )
+    for name in node.topics.broker_overrides.keys() - TOPIC_NAME_OF_BROKER_NAME.keys():
+        yield _changed(node, name, SOURCE_DYNAMIC_BROKER)
     config = node.config
     fixed: list[tuple[str, object, ConfigType, str]] = [
         ("node.id", config.node_id, ConfigType.INT, "the number of this node"),

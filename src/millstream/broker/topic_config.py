@@ -1,8 +1,8 @@
 """Topic configuration in Kafka's words: which names there are, what they allow, what they mean.
 
 Pure. A topic's own values (overrides) win over the broker's, which win over Kafka's defaults.
-Names that cannot act on one node are accepted where clients set them as a matter of course, and
-say so; anything else unknown is refused.
+What Kafka has and what cannot act on one node is accepted, and says so (`is_without_effect`);
+anything else is refused. Configs of the broker that are no default of topics: dynamic_config.py.
 """
 
 import re
@@ -13,6 +13,7 @@ from enum import IntEnum
 from millstream.base.errors import Rejected
 from millstream.broker.config import BrokerConfig
 from millstream.log.config import INT64_MAX, LogConfig
+from millstream.log.record_batch import Codec
 
 INT32_MAX = (1 << 31) - 1
 WHOLE_NUMBER = re.compile(r"-?[0-9]{1,20}")
@@ -46,8 +47,12 @@ class ConfigKey:
     help: str
     broker_name: str | None = None
 
+    @property
+    def is_without_effect(self) -> bool:
+        return self.help == NO_EFFECT
 
-def _number(low: int, high: int = INT64_MAX) -> Callable[[str], str | None]:
+
+def whole_number(low: int, high: int = INT64_MAX) -> Callable[[str], str | None]:
     def check(value: str) -> str | None:
         if not WHOLE_NUMBER.fullmatch(value):  # int() reads more than clients do: "1_000", " 1"
             return "must be a whole number"
@@ -56,14 +61,14 @@ def _number(low: int, high: int = INT64_MAX) -> Callable[[str], str | None]:
     return check
 
 
-def _fraction(value: str) -> str | None:
+def fraction(value: str) -> str | None:
     try:
         return None if 0 <= float(value) <= 1 else "must be from 0 to 1"
     except ValueError:
         return "must be a number"
 
 
-def _one_of(*allowed: str) -> Callable[[str], str | None]:
+def one_of(*allowed: str) -> Callable[[str], str | None]:
     return lambda value: None if value in allowed else f"must be {' or '.join(allowed)}"
 
 
@@ -74,8 +79,37 @@ def _cleanup_policy(value: str) -> str | None:
     return "must be delete, compact or both"
 
 
-_boolean = _one_of("true", "false")
-_NO_EFFECT = "accepted; without effect on a single node"
+def _gzip_level(value: str) -> str | None:
+    if whole_number(GZIP_DEFAULT_LEVEL, 9)(value) is None and int(value) != 0:
+        return None
+    return f"must be from 1 to 9, or {GZIP_DEFAULT_LEVEL} for the usual one"
+
+
+THROTTLED_REPLICAS = re.compile(r"|\*|\d+:\d+(,\d+:\d+)*")
+
+
+def _throttled_replicas(value: str) -> str | None:
+    if THROTTLED_REPLICAS.fullmatch(value):
+        return None
+    return "must be * or a list of PARTITION:BROKER, separated by commas"
+
+
+def _no_tiers(value: str) -> str | None:
+    return None if value == "false" else "must be false: there is no tiered storage"
+
+
+_boolean = one_of("true", "false")
+NO_EFFECT = "accepted; without effect on a single node"
+# How topics name the codec that their batches are kept in; `producer` is none of them.
+CODECS: Mapping[str, Codec] = {
+    "uncompressed": Codec.NONE,
+    "gzip": Codec.GZIP,
+    "snappy": Codec.SNAPPY,
+    "lz4": Codec.LZ4,
+    "zstd": Codec.ZSTD,
+}
+LEVELLED = frozenset({"gzip", "lz4", "zstd"})
+GZIP_DEFAULT_LEVEL = -1
 _T = ConfigType
 
 
@@ -95,6 +129,29 @@ def _key(
 
 _DAY_MS = 24 * 3600 * 1000
 
+# Of replicas, tiers and files that a single node does not have: name, type, default, check and
+# what sets the default for all topics.
+_WITHOUT_EFFECT: tuple[tuple[str, ConfigType, str, Callable[[str], str | None], str], ...] = (
+    ("min.insync.replicas", _T.INT, "1", whole_number(1, INT32_MAX), "min.insync.replicas"),
+    (
+        "unclean.leader.election.enable",
+        _T.BOOLEAN,
+        "false",
+        _boolean,
+        "unclean.leader.election.enable",
+    ),
+    ("preallocate", _T.BOOLEAN, "false", _boolean, "log.preallocate"),
+    ("file.delete.delay.ms", _T.LONG, "60000", whole_number(0), "log.segment.delete.delay.ms"),
+    ("segment.jitter.ms", _T.LONG, "0", whole_number(0), "log.roll.jitter.ms"),
+    ("leader.replication.throttled.replicas", _T.LIST, "", _throttled_replicas, ""),
+    ("follower.replication.throttled.replicas", _T.LIST, "", _throttled_replicas, ""),
+    ("remote.storage.enable", _T.BOOLEAN, "false", _no_tiers, ""),
+    ("remote.log.copy.disable", _T.BOOLEAN, "false", _boolean, ""),
+    ("remote.log.delete.on.disable", _T.BOOLEAN, "false", _boolean, ""),
+    ("local.retention.ms", _T.LONG, "-2", whole_number(-2), "log.local.retention.ms"),
+    ("local.retention.bytes", _T.LONG, "-2", whole_number(-2), "log.local.retention.bytes"),
+)
+
 TOPIC_CONFIGS: Mapping[str, ConfigKey] = dict(
     [
         _key(
@@ -109,7 +166,7 @@ TOPIC_CONFIGS: Mapping[str, ConfigKey] = dict(
             "retention.ms",
             _T.LONG,
             str(7 * _DAY_MS),
-            _number(-1),
+            whole_number(-1),
             "records older than this may be deleted; -1: never",
             "log.retention.ms",
         ),
@@ -117,7 +174,7 @@ TOPIC_CONFIGS: Mapping[str, ConfigKey] = dict(
             "retention.bytes",
             _T.LONG,
             "-1",
-            _number(-1),
+            whole_number(-1),
             "bytes a partition keeps at least before it deletes; -1: no limit",
             "log.retention.bytes",
         ),
@@ -125,7 +182,7 @@ TOPIC_CONFIGS: Mapping[str, ConfigKey] = dict(
             "segment.bytes",
             _T.INT,
             str(1 << 30),
-            _number(14, INT32_MAX),
+            whole_number(14, INT32_MAX),
             "a segment is closed before it grows past this",
             "log.segment.bytes",
         ),
@@ -133,7 +190,7 @@ TOPIC_CONFIGS: Mapping[str, ConfigKey] = dict(
             "segment.ms",
             _T.LONG,
             str(7 * _DAY_MS),
-            _number(1),
+            whole_number(1),
             "a segment is closed when it is this old",
             "log.roll.ms",
         ),
@@ -141,7 +198,7 @@ TOPIC_CONFIGS: Mapping[str, ConfigKey] = dict(
             "segment.index.bytes",
             _T.INT,
             str(10 << 20),
-            _number(4, INT32_MAX),
+            whole_number(4, INT32_MAX),
             "a segment is closed when its index is this large",
             "log.index.size.max.bytes",
         ),
@@ -149,7 +206,7 @@ TOPIC_CONFIGS: Mapping[str, ConfigKey] = dict(
             "index.interval.bytes",
             _T.INT,
             "4096",
-            _number(0, INT32_MAX),
+            whole_number(0, INT32_MAX),
             "one index entry for about this many bytes",
             "log.index.interval.bytes",
         ),
@@ -157,7 +214,7 @@ TOPIC_CONFIGS: Mapping[str, ConfigKey] = dict(
             "max.message.bytes",
             _T.INT,
             "1048588",
-            _number(0, INT32_MAX),
+            whole_number(0, INT32_MAX),
             "the largest batch a producer may send",
             "message.max.bytes",
         ),
@@ -165,7 +222,7 @@ TOPIC_CONFIGS: Mapping[str, ConfigKey] = dict(
             "message.timestamp.type",
             _T.STRING,
             "CreateTime",
-            _one_of("CreateTime", "LogAppendTime"),
+            one_of("CreateTime", "LogAppendTime"),
             "whose clock stamps records: the producer's or the broker's",
             "log.message.timestamp.type",
         ),
@@ -173,7 +230,7 @@ TOPIC_CONFIGS: Mapping[str, ConfigKey] = dict(
             "message.timestamp.before.max.ms",
             _T.LONG,
             str(INT64_MAX),
-            _number(0),
+            whole_number(0),
             "how far a record's timestamp may lie in the past",
             "log.message.timestamp.before.max.ms",
         ),
@@ -181,7 +238,7 @@ TOPIC_CONFIGS: Mapping[str, ConfigKey] = dict(
             "message.timestamp.after.max.ms",
             _T.LONG,
             "3600000",
-            _number(0),
+            whole_number(0),
             "how far a record's timestamp may lie in the future",
             "log.message.timestamp.after.max.ms",
         ),
@@ -189,7 +246,7 @@ TOPIC_CONFIGS: Mapping[str, ConfigKey] = dict(
             "flush.messages",
             _T.LONG,
             "1",
-            _number(1),
+            whole_number(1),
             "1: acknowledged means synced; more: synced after so many records, acknowledged before",
             "log.flush.interval.messages",
         ),
@@ -197,7 +254,7 @@ TOPIC_CONFIGS: Mapping[str, ConfigKey] = dict(
             "flush.ms",
             _T.LONG,
             str(INT64_MAX),
-            _number(0),
+            whole_number(0),
             "with flush.messages above 1: synced at least this often",
             "log.flush.interval.ms",
         ),
@@ -205,14 +262,39 @@ TOPIC_CONFIGS: Mapping[str, ConfigKey] = dict(
             "compression.type",
             _T.STRING,
             "producer",
-            _one_of("producer"),
-            "batches keep the producer's codec",
+            one_of("producer", *CODECS),
+            "the codec that batches are kept in; producer: each as it was sent",
+            "compression.type",
+        ),
+        _key(
+            "compression.gzip.level",
+            _T.INT,
+            str(GZIP_DEFAULT_LEVEL),
+            _gzip_level,
+            "how hard gzip tries, with compression.type=gzip; -1: as usual",
+            "compression.gzip.level",
+        ),
+        _key(
+            "compression.lz4.level",
+            _T.INT,
+            "9",
+            whole_number(1, 17),
+            "how hard lz4 tries, with compression.type=lz4",
+            "compression.lz4.level",
+        ),
+        _key(
+            "compression.zstd.level",
+            _T.INT,
+            "3",
+            whole_number(-131_072, 22),
+            "how hard zstd tries, with compression.type=zstd",
+            "compression.zstd.level",
         ),
         _key(
             "min.cleanable.dirty.ratio",
             _T.DOUBLE,
             "0.5",
-            _fraction,
+            fraction,
             "a log is compacted when more than this part of it was not yet",
             "log.cleaner.min.cleanable.ratio",
         ),
@@ -220,7 +302,7 @@ TOPIC_CONFIGS: Mapping[str, ConfigKey] = dict(
             "min.compaction.lag.ms",
             _T.LONG,
             "0",
-            _number(0),
+            whole_number(0),
             "records younger than this are not compacted",
             "log.cleaner.min.compaction.lag.ms",
         ),
@@ -228,7 +310,7 @@ TOPIC_CONFIGS: Mapping[str, ConfigKey] = dict(
             "max.compaction.lag.ms",
             _T.LONG,
             str(INT64_MAX),
-            _number(1),
+            whole_number(1),
             "records older than this are compacted whatever the ratio",
             "log.cleaner.max.compaction.lag.ms",
         ),
@@ -236,15 +318,14 @@ TOPIC_CONFIGS: Mapping[str, ConfigKey] = dict(
             "delete.retention.ms",
             _T.LONG,
             str(_DAY_MS),
-            _number(0),
+            whole_number(0),
             "how long a compacted log still shows that a key was deleted",
             "log.cleaner.delete.retention.ms",
         ),
-        _key("min.insync.replicas", _T.INT, "1", _number(1, INT32_MAX), _NO_EFFECT),
-        _key("unclean.leader.election.enable", _T.BOOLEAN, "false", _boolean, _NO_EFFECT),
-        _key("preallocate", _T.BOOLEAN, "false", _boolean, _NO_EFFECT),
-        _key("file.delete.delay.ms", _T.LONG, "60000", _number(0), _NO_EFFECT),
-        _key("segment.jitter.ms", _T.LONG, "0", _number(0), _NO_EFFECT),
+        *(
+            _key(name, type_, default, check, NO_EFFECT, broker_name or None)
+            for name, type_, default, check, broker_name in _WITHOUT_EFFECT
+        ),
     ]
 )
 
@@ -264,15 +345,6 @@ def check_topic_config(name: str, value: str | None) -> str:
     if reason is not None:
         raise InvalidConfig(name=name, value=value, reason=reason)
     return value
-
-
-def check_broker_config(name: str, value: str | None) -> str:
-    """The value, if the broker config `name` may be changed to it while the broker runs."""
-    topic_name = TOPIC_NAME_OF_BROKER_NAME.get(name)
-    if topic_name is None:
-        reason = "this broker config does not exist or cannot be changed while it runs"
-        raise InvalidConfig(name=name, value=value, reason=reason)
-    return check_topic_config(topic_name, value)
 
 
 def broker_defaults(config: BrokerConfig) -> dict[str, str]:
@@ -297,6 +369,7 @@ def log_config(overrides: Mapping[str, str], defaults: Mapping[str, str]) -> Log
     def number(name: str) -> int:
         return int(value(name))
 
+    compression = value("compression.type")
     policy = [word.strip() for word in value("cleanup.policy").split(",")]
     is_compacted = "compact" in policy
     lag_max_ms = number("max.compaction.lag.ms")
@@ -315,9 +388,19 @@ def log_config(overrides: Mapping[str, str], defaults: Mapping[str, str]) -> Log
         compaction_lag_max_ms=lag_max_ms,
         delete_retention_ms=number("delete.retention.ms"),
         message_bytes_max=number("max.message.bytes"),
+        codec=CODECS.get(compression),
+        codec_level=_codec_level(compression, number),
         is_log_append_time=value("message.timestamp.type") == "LogAppendTime",
         timestamp_before_max_ms=number("message.timestamp.before.max.ms"),
         timestamp_after_max_ms=number("message.timestamp.after.max.ms"),
         flush_messages=number("flush.messages"),
         flush_ms=number("flush.ms"),
     )
+
+
+def _codec_level(compression: str, number: Callable[[str], int]) -> int | None:
+    """What the codec of a topic is told; None: the codec's own."""
+    if compression not in LEVELLED:
+        return None
+    level = number(f"compression.{compression}.level")
+    return None if (compression, level) == ("gzip", GZIP_DEFAULT_LEVEL) else level

@@ -19,12 +19,16 @@ from millstream.base.disk import DiskFull
 from millstream.base.errors import Corrupt, MillstreamError, Rejected
 from millstream.broker.config import BrokerConfig
 from millstream.broker.durable_state import STATE_LOG_CONFIG, DurableState
+from millstream.broker.dynamic_config import (
+    InvalidBrokerConfig,
+    broker_config_key,
+    check_broker_config,
+)
 from millstream.broker.partition import ServedPartition
 from millstream.broker.topic_config import (
+    TOPIC_CONFIGS,
     TOPIC_NAME_OF_BROKER_NAME,
-    InvalidConfig,
     broker_defaults,
-    check_broker_config,
     check_topic_config,
     log_config,
 )
@@ -224,7 +228,9 @@ class Topics:
     def defaults(self) -> dict[str, str]:
         """What topics inherit: the settings, then what was changed at run time."""
         changed = {
-            TOPIC_NAME_OF_BROKER_NAME[name]: value for name, value in self.broker_overrides.items()
+            TOPIC_NAME_OF_BROKER_NAME[name]: value
+            for name, value in self.broker_overrides.items()
+            if name in TOPIC_NAME_OF_BROKER_NAME
         }
         return self.settings | changed
 
@@ -264,6 +270,7 @@ class Topics:
             self._show(topic)
             self.when_changed(name)
         logger.info("topic %s created, partitions: %d", name, partition_count)
+        _warn_of_topic_configs(name, overrides, before={})
         return topic
 
     def check_growth(self, topic: Topic, partition_count: int) -> None:
@@ -346,15 +353,14 @@ class Topics:
             overrides = self.changed_overrides(topic, change)
             changed = Topic(topic.name, topic.id, overrides)
             await self._put(topic.name, changed.to_json(partition_count=len(topic.partitions)))
-            topic.overrides = overrides
+            before, topic.overrides = topic.overrides, overrides
             self._apply_config(topic)
+        _warn_of_topic_configs(topic.name, overrides, before=before)
 
     def changed_broker_overrides(self, change: OverridesChange) -> dict[str, str]:
         """What would be changed at run time of the defaults of all topics, if it is allowed."""
         overrides = change(dict(self.broker_overrides))
-        for name, value in overrides.items():
-            check_broker_config(name, value)
-        return overrides
+        return {name: check_broker_config(name, value) for name, value in overrides.items()}
 
     async def change_broker_config(self, change: OverridesChange) -> None:
         """Change the defaults of all topics; returns when that is durable."""
@@ -371,9 +377,12 @@ class Topics:
             ]
             if changes:
                 await self._state.put(changes, now_ms=self._now_ms())
-            self.broker_overrides = overrides
+            before, self.broker_overrides = self.broker_overrides, overrides
             for topic in self:
                 self._apply_config(topic)
+        for name in overrides.keys() - before.keys():
+            if broker_config_key(name).is_without_effect:
+                logger.warning("broker config %s is accepted and has no effect here", name)
 
     def _put(self, name: str, record: bytes) -> "asyncio.Future[None]":
         return self._state.put([(TOPIC_KEY + name.encode(), record)], now_ms=self._now_ms())
@@ -451,7 +460,7 @@ class Topics:
     def _load_broker_config(self, name: str, value: bytes) -> None:
         try:
             self.broker_overrides[name] = check_broker_config(name, value.decode())
-        except (InvalidConfig, UnicodeDecodeError) as error:
+        except (InvalidBrokerConfig, UnicodeDecodeError) as error:
             logger.warning("broker config %s is not used: %s", name, error)
 
     def _load_topic(self, name: str, value: bytes) -> None:
@@ -486,3 +495,15 @@ class Topics:
                     "%s: holds records, but no topic names it; left alone",
                     self._directory.directory_of((name, number)),
                 )
+
+
+def _warn_of_topic_configs(
+    topic: str, overrides: Mapping[str, str], *, before: Mapping[str, str]
+) -> None:
+    """Say which of the values have no effect here, unless they are what everybody has."""
+    for name, value in overrides.items():
+        key = TOPIC_CONFIGS[name]
+        if key.is_without_effect and value not in (key.default, before.get(name)):
+            logger.warning(
+                "topic %s: %s=%s is accepted and has no effect on a single node", topic, name, value
+            )

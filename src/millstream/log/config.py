@@ -24,6 +24,9 @@ class LogConfig:
     compaction_lag_max_ms: int = INT64_MAX
     delete_retention_ms: int = 24 * 3600 * 1000
     message_bytes_max: int = 1_048_588
+    # The codec that batches are kept in, with its level; None: each as its producer sent it.
+    codec: int | None = None
+    codec_level: int | None = None
     is_log_append_time: bool = False
     timestamp_before_max_ms: int = INT64_MAX
     timestamp_after_max_ms: int = 3_600_000

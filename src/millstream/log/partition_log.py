@@ -15,7 +15,7 @@ from typing import NamedTuple
 from millstream.base.disk import Disk, DiskFailed, DiskFile, DiskFull
 from millstream.base.errors import MillstreamError, Rejected, Retryable
 from millstream.base.offsets import OffsetRange
-from millstream.log.compaction_filter import check_keys
+from millstream.log.compaction_filter import CHECKED_RATIO_MAX, check_keys
 from millstream.log.compaction_swap import Swap
 from millstream.log.config import LogConfig
 from millstream.log.indexes import TimeMark
@@ -25,6 +25,7 @@ from millstream.log.record_batch import (
     NO_TIMESTAMP,
     TRANSACTIONAL,
     BatchHeader,
+    DecompressedTooLarge,
     InvalidBatch,
     Marker,
     check_batch,
@@ -34,6 +35,7 @@ from millstream.log.record_batch import (
     has_records,
     read_header,
     read_marker,
+    recompress,
     write_append_time,
     write_offset,
 )
@@ -216,13 +218,7 @@ class PartitionLog:
         """
         if self.failure is not None:
             raise self.failure
-        size_bytes = len(batch)
-        if size_bytes > self.config.message_bytes_max:
-            raise BatchTooLarge(
-                partition=self.name,
-                size_bytes=size_bytes,
-                limit_bytes=self.config.message_bytes_max,
-            )
+        self._check_size(batch)
         header = check_produced_batch(batch)
         if header.attributes & TRANSACTIONAL and not in_transaction:
             raise InvalidBatch("it is part of a transaction, and its request names none")
@@ -233,8 +229,38 @@ class PartitionLog:
             return Appended(
                 stored.base_offset, stored.last_offset + 1, NO_TIMESTAMP, 0, is_duplicate=True
             )
+        if self.config.codec is not None and header.codec != self.config.codec:
+            batch, header = self._in_own_codec(batch, header, self.config.codec)
         header = self._stamp(batch, header, now_ms)
         return self._append_checked(batch, header, now_ms)
+
+    def _check_size(self, batch: memoryview) -> None:
+        if len(batch) > self.config.message_bytes_max:
+            raise BatchTooLarge(
+                partition=self.name,
+                size_bytes=len(batch),
+                limit_bytes=self.config.message_bytes_max,
+            )
+
+    def _in_own_codec(
+        self, batch: memoryview, header: BatchHeader, codec: int
+    ) -> tuple[memoryview, BatchHeader]:
+        """The batch in the codec of this log (`compression.type`), which may make it larger."""
+        try:
+            batch, header = recompress(
+                batch,
+                header,
+                codec,
+                level=self.config.codec_level,
+                bytes_max=CHECKED_RATIO_MAX * self.config.message_bytes_max,
+            )
+        except DecompressedTooLarge as error:
+            raise InvalidBatch(
+                f"{error.reason}: a topic with its own compression.type takes "
+                f"{CHECKED_RATIO_MAX} times max.message.bytes"
+            ) from error
+        self._check_size(batch)
+        return batch, header
 
     def append_own(self, batch: memoryview, *, now_ms: int) -> Appended:
         """Write a batch that the broker itself has made: its producer gave it no sequence."""

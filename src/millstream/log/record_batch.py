@@ -201,6 +201,28 @@ def check_produced_batch(data: Bytes) -> BatchHeader:
     return header
 
 
+def recompress(
+    batch: memoryview, header: BatchHeader, codec: int, *, level: int | None, bytes_max: int
+) -> tuple[memoryview, BatchHeader]:
+    """The same records in another codec: all but length, codec and checksum stays.
+
+    DecompressedTooLarge if the records are more than `bytes_max`.
+    """
+    payload = decompress(header.codec, batch[HEADER_BYTES : header.size_bytes], bytes_max=bytes_max)
+    body = compress(codec, payload, level)
+    changed = header._replace(
+        batch_length=HEADER_BYTES - SPAN_BYTES + len(body),
+        attributes=header.attributes & ~CODEC_MASK | codec,
+        crc=0,
+    )
+    out = memoryview(bytearray(HEADER_BYTES + len(body)))
+    HEADER.pack_into(out, 0, *changed)
+    out[HEADER_BYTES:] = body
+    crc = crc32c(out[CHECKED_FROM:])
+    struct.pack_into(">I", out, CRC_AT, crc)
+    return out, changed._replace(crc=crc)
+
+
 def has_records(span: memoryview) -> bool:
     """Whether any of these whole batches holds a record; compaction leaves some without."""
     position = 0
@@ -419,24 +441,25 @@ XERIAL_MAGIC = b"\x82SNAPPY\x00"
 XERIAL_HEAD_BYTES = 16
 
 
-def compress(codec: int, payload: Bytes) -> Bytes:
+def compress(codec: int, payload: Bytes, level: int | None = None) -> Bytes:
+    """`payload` by a codec; without a level each has its library's own."""
     match codec:
         case Codec.NONE:
             return payload
         case Codec.GZIP:
-            return bytes(cramjam.gzip.compress(payload))
+            return bytes(cramjam.gzip.compress(payload, level=level))
         case Codec.SNAPPY:
             return bytes(cramjam.snappy.compress_raw(payload))
         case Codec.LZ4:
-            return _compress_lz4(payload)
+            return _compress_lz4(payload, level)
         case Codec.ZSTD:
-            return bytes(cramjam.zstd.compress(payload))
+            return bytes(cramjam.zstd.compress(payload, level=level))
     raise CorruptBatch(f"unknown compression codec {codec}")
 
 
-def _compress_lz4(payload: Bytes) -> bytes:
+def _compress_lz4(payload: Bytes, level: int | None) -> bytes:
     """One frame of independent blocks: Java's reader refuses blocks that need the one before."""
-    compressor = cramjam.lz4.Compressor(content_checksum=False, block_linked=False)
+    compressor = cramjam.lz4.Compressor(level=level, content_checksum=False, block_linked=False)
     compressor.compress(bytes(payload))
     return bytes(compressor.finish())
 

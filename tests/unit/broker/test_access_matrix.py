@@ -56,6 +56,7 @@ from tests.unit.broker.group_steps import commit_request
 from tests.unit.broker.test_connection import Client
 from tests.unit.broker.test_handlers import (
     NORMAL,
+    REFUSED,
     Make,
     World,
     add_request,
@@ -226,7 +227,12 @@ SHOWS: dict[ApiKey, Callable[[Any, World], bool]] = {
     ApiKey.LIST_GROUPS: lambda answer, _: "'readers'" in repr(answer),
 }
 # Made by another case of the same API.
-ELSEWHERE = {ApiKey.DESCRIBE_TRANSACTIONS, ApiKey.LIST_TRANSACTIONS, ApiKey.DESCRIBE_CLUSTER}
+ELSEWHERE = {
+    ApiKey.DESCRIBE_TRANSACTIONS,
+    ApiKey.LIST_TRANSACTIONS,
+    ApiKey.DESCRIBE_CLUSTER,
+    ApiKey.ELECT_LEADERS,
+}
 BROKERS = "of brokers, loggers and client metrics"
 MORE_CASES = [
     Case(
@@ -319,6 +325,7 @@ MORE_CASES = [
         "by-pattern",
         1,
     ),
+    Case(ApiKey.ELECT_LEADERS, REFUSED[ApiKey.ELECT_LEADERS]),  # of all: version 0 cannot refuse
     Case(ApiKey.CONSUMER_GROUP_DESCRIBE, of_a_reading_group, ("",), name="that-reads"),
     Case(
         ApiKey.FIND_COORDINATOR,

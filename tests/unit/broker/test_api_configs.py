@@ -259,7 +259,7 @@ def test_one_bad_change_of_a_resource_changes_nothing_of_it(
         (TOPIC, METADATA_TOPIC, "retention.ms", ErrorCode.INVALID_TOPIC_EXCEPTION),
         (TOPIC, OFFSETS_TOPIC, "retention.ms", ErrorCode.INVALID_TOPIC_EXCEPTION),
         (BROKER, "2", "log.retention.ms", ErrorCode.INVALID_CONFIG),
-        (BROKER, THIS_BROKER, "num.partitions", ErrorCode.INVALID_CONFIG),
+        (BROKER, THIS_BROKER, "num.partitions", ErrorCode.INVALID_REQUEST),
         (8, THIS_BROKER, "kafka.server", ErrorCode.INVALID_CONFIG),
     ],
 )
@@ -269,6 +269,37 @@ def test_what_cannot_be_changed_is_refused(
 ) -> None:
     changes = (SET, config, "1")
     assert change(served, kind, name, changes, validate_only=validate_only) == code
+
+
+def test_what_has_no_effect_here_is_accepted_shown_and_said(
+    served: ServedNode, caplog: pytest.LogCaptureFixture
+) -> None:
+    served.create()
+    caplog.set_level("WARNING")
+    changes = ((SET, "num.io.threads", "9"), (SET, "my.plugin.password", "secret"))
+    assert change(served, BROKER, THIS_BROKER, *changes) == ErrorCode.NONE
+    shown = entry(served, BROKER, THIS_BROKER, "num.io.threads")
+    assert (shown.value, shown.config_source) == ("9", SOURCE_DYNAMIC_BROKER)
+    hidden = entry(served, BROKER, "", "my.plugin.password")
+    assert (hidden.value, hidden.is_sensitive) == (None, True)
+    assert change(served, TOPIC, "orders", (SET, "min.insync.replicas", "2")) == ErrorCode.NONE
+    said = [record.getMessage() for record in caplog.records]
+    assert "broker config num.io.threads is accepted and has no effect here" in said
+    assert "orders: min.insync.replicas=2 is accepted and has no effect" in "".join(said)
+    assert "secret" not in "".join(said)
+
+
+def test_what_was_accepted_is_there_after_a_restart(serve: Serve) -> None:
+    served = serve()
+    changes = ((SET, "num.io.threads", "9"), (SET, "compression.type", "zstd"))
+    assert change(served, BROKER, THIS_BROKER, *changes) == ErrorCode.NONE
+    served.close()
+    again = serve()
+    assert again.node.topics.broker_overrides == {
+        "num.io.threads": "9",
+        "compression.type": "zstd",
+    }
+    assert again.create().partitions[0].log.config.codec == 4
 
 
 # --- replacing all ----------------------------------------------------------------------------

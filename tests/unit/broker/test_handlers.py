@@ -16,6 +16,7 @@ from millstream.broker.wire.messages import (
     add_partitions_to_txn,
     alter_client_quotas,
     alter_configs,
+    alter_replica_log_dirs,
     alter_share_group_offsets,
     alter_user_scram_credentials,
     api_versions,
@@ -36,10 +37,12 @@ from millstream.broker.wire.messages import (
     describe_groups,
     describe_log_dirs,
     describe_producers,
+    describe_quorum,
     describe_share_group_offsets,
     describe_topic_partitions,
     describe_transactions,
     describe_user_scram_credentials,
+    elect_leaders,
     end_txn,
     fetch,
     find_coordinator,
@@ -63,7 +66,10 @@ from millstream.broker.wire.messages import (
     share_group_describe,
     share_group_heartbeat,
     txn_offset_commit,
+    unregister_broker,
+    update_features,
 )
+from millstream.broker.wire.messages import alter_partition_reassignments as reassignments
 from tests.support.served_node import ServedNode, produce_request
 from tests.support.simulated_disk import SimulatedDisk
 from tests.unit.broker.group_steps import (
@@ -96,7 +102,7 @@ OFFERED: dict[ApiKey, tuple[int, int]] = {
     ApiKey.INIT_PRODUCER_ID: (0, 5),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: (2, 4),
     ApiKey.ADD_PARTITIONS_TO_TXN: (0, 3),
-    ApiKey.ADD_OFFSETS_TO_TXN: (0, 3),
+    ApiKey.ADD_OFFSETS_TO_TXN: (0, 4),
     ApiKey.END_TXN: (0, 5),
     ApiKey.TXN_OFFSET_COMMIT: (0, 5),
     ApiKey.DESCRIBE_ACLS: (1, 3),
@@ -104,10 +110,16 @@ OFFERED: dict[ApiKey, tuple[int, int]] = {
     ApiKey.DELETE_ACLS: (1, 3),
     ApiKey.DESCRIBE_CONFIGS: (1, 4),
     ApiKey.ALTER_CONFIGS: (0, 2),
-    ApiKey.DESCRIBE_LOG_DIRS: (1, 4),
+    ApiKey.DESCRIBE_LOG_DIRS: (1, 5),
     ApiKey.CREATE_PARTITIONS: (0, 3),
     ApiKey.DELETE_GROUPS: (0, 2),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: (0, 1),
+    ApiKey.ALTER_REPLICA_LOG_DIRS: (1, 2),
+    ApiKey.ELECT_LEADERS: (0, 2),
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: (0, 1),
+    ApiKey.DESCRIBE_QUORUM: (0, 2),
+    ApiKey.UPDATE_FEATURES: (0, 2),
+    ApiKey.UNREGISTER_BROKER: (0, 0),
     ApiKey.LIST_PARTITION_REASSIGNMENTS: (0, 0),
     ApiKey.OFFSET_DELETE: (0, 0),
     ApiKey.DESCRIBE_CLUSTER: (0, 2),
@@ -331,6 +343,29 @@ def create_request(name: str, **more: Any) -> Message:
 def delete_request(name: str, topic_id: bytes = bytes(16)) -> Message:
     state = delete_topics.DeleteTopicState(name=None if any(topic_id) else name, topic_id=topic_id)
     return delete_topics.DeleteTopicsRequest(topics=[state], topic_names=[name])
+
+
+def move_request(path: str) -> Message:
+    topic = alter_replica_log_dirs.AlterReplicaLogDirTopic(name="orders", partitions=[0])
+    wanted = alter_replica_log_dirs.AlterReplicaLogDir(path=path, topics=[topic])
+    return alter_replica_log_dirs.AlterReplicaLogDirsRequest(dirs=[wanted])
+
+
+def reassign_request(replicas: list[int] | None) -> Message:
+    partition = reassignments.ReassignablePartition(partition_index=0, replicas=replicas)
+    topic = reassignments.ReassignableTopic(name="orders", partitions=[partition])
+    return reassignments.AlterPartitionReassignmentsRequest(topics=[topic])
+
+
+def quorum_request(topic: str) -> Message:
+    partition = describe_quorum.RequestPartitionData(partition_index=0)
+    wanted = describe_quorum.RequestTopicData(topic_name=topic, partitions=[partition])
+    return describe_quorum.DescribeQuorumRequest(topics=[wanted])
+
+
+def features_request(feature: str) -> Message:
+    update = update_features.FeatureUpdateKey(feature=feature, max_version_level=1)
+    return update_features.UpdateFeaturesRequest(feature_updates=[update])
 
 
 def delete_records_request(topic: str, offset: int) -> Message:
@@ -601,6 +636,14 @@ NORMAL: dict[ApiKey, Make] = {
     ApiKey.LIST_PARTITION_REASSIGNMENTS: lambda world: (
         list_partition_reassignments.ListPartitionReassignmentsRequest(topics=None)
     ),
+    ApiKey.ALTER_REPLICA_LOG_DIRS: lambda world: move_request(
+        str(world.served.node.directory.path.absolute())
+    ),
+    ApiKey.ELECT_LEADERS: lambda world: elect_leaders.ElectLeadersRequest(topic_partitions=None),
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: lambda world: reassign_request([1]),
+    ApiKey.DESCRIBE_QUORUM: lambda world: quorum_request("__cluster_metadata"),
+    ApiKey.UPDATE_FEATURES: lambda world: features_request("group.version"),
+    ApiKey.UNREGISTER_BROKER: lambda world: unregister_broker.UnregisterBrokerRequest(broker_id=7),
     ApiKey.OFFSET_DELETE: lambda world: offset_delete_request("readers"),
     ApiKey.DESCRIBE_CLUSTER: lambda world: describe_cluster.DescribeClusterRequest(),
     ApiKey.CONSUMER_GROUP_HEARTBEAT: join_consumers,
@@ -664,6 +707,14 @@ REFUSED: dict[ApiKey, Make] = {
     ApiKey.CREATE_PARTITIONS: lambda world: grow_request(NO_TOPIC, 2),
     ApiKey.DELETE_GROUPS: lambda world: delete_groups.DeleteGroupsRequest(groups_names=[NO_TOPIC]),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: lambda world: incremental_request("orders", NO_TOPIC),
+    ApiKey.ALTER_REPLICA_LOG_DIRS: lambda world: move_request("/elsewhere"),
+    ApiKey.ELECT_LEADERS: lambda world: elect_leaders.ElectLeadersRequest(
+        topic_partitions=[elect_leaders.TopicPartitions(topic="orders", partitions=[0])]
+    ),
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: lambda world: reassign_request(None),
+    ApiKey.DESCRIBE_QUORUM: lambda world: quorum_request(NO_TOPIC),
+    ApiKey.UPDATE_FEATURES: lambda world: features_request(NO_TOPIC),
+    ApiKey.UNREGISTER_BROKER: lambda world: unregister_broker.UnregisterBrokerRequest(broker_id=1),
     ApiKey.OFFSET_DELETE: lambda world: offset_delete_request(NO_TOPIC),
     ApiKey.DESCRIBE_CLUSTER: lambda world: describe_cluster.DescribeClusterRequest(endpoint_type=2),
     ApiKey.CONSUMER_GROUP_HEARTBEAT: lambda world: join_consumers(world, server_assignor=NO_TOPIC),
@@ -757,6 +808,8 @@ def test_an_answer_can_be_sent_in_every_version(
         expected = {ErrorCode.INVALID_REQUEST}  # of the resource type that has none
     if key in (ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE):
         expected = {ErrorCode.ILLEGAL_SASL_STATE}  # nobody logs in at a node without listeners
+    if key is ApiKey.UNREGISTER_BROKER:
+        expected = {ErrorCode.BROKER_ID_NOT_REGISTERED}  # there is no broker that could go
     assert errors_in(answer) == expected
 
 

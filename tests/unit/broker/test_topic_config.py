@@ -3,11 +3,11 @@ import pytest
 from millstream.broker.config import BrokerConfig
 from millstream.broker.topic_config import (
     INT32_MAX,
+    LEVELLED,
     TOPIC_CONFIGS,
     TOPIC_NAME_OF_BROKER_NAME,
     InvalidConfig,
     broker_defaults,
-    check_broker_config,
     check_topic_config,
     log_config,
 )
@@ -36,7 +36,20 @@ ALLOWED_AND_REFUSED: dict[str, tuple[list[str], list[str]]] = {
     "message.timestamp.after.max.ms": (["0", INT64], ["-1", PAST_INT64, *NOT_NUMBERS]),
     "flush.messages": (["1", INT64], ["0", PAST_INT64, *NOT_NUMBERS]),
     "flush.ms": (["0", INT64], ["-1", PAST_INT64, *NOT_NUMBERS]),
-    "compression.type": (["producer"], ["", "gzip", "none"]),
+    "compression.type": (
+        ["producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"],
+        ["", "none", "GZIP"],
+    ),
+    "compression.gzip.level": (["-1", "1", "9"], ["-2", "0", "10"]),
+    "compression.lz4.level": (["1", "17"], ["0", "18"]),
+    "compression.zstd.level": (["-131072", "22"], ["-131073", "23"]),
+    "leader.replication.throttled.replicas": (["", "*", "0:1", "0:1,1:1"], ["x", "none", "0:1,"]),
+    "follower.replication.throttled.replicas": (["", "*", "0:1"], ["x", "0", ",0:1"]),
+    "remote.storage.enable": (["false"], ["true", ""]),
+    "remote.log.copy.disable": (["true", "false"], ["yes"]),
+    "remote.log.delete.on.disable": (["true", "false"], ["yes"]),
+    "local.retention.ms": (["-2", "-1", "0"], ["-3", "x"]),
+    "local.retention.bytes": (["-2", "-1", "0"], ["-3", "x"]),
     "min.cleanable.dirty.ratio": (["0", "0.5", "1"], ["", "-0.1", "1.1", "nan", "half"]),
     "min.compaction.lag.ms": (["0", INT64], ["-1", PAST_INT64, *NOT_NUMBERS]),
     "max.compaction.lag.ms": (["1", INT64], ["0", PAST_INT64, *NOT_NUMBERS]),
@@ -63,6 +76,7 @@ FIELDS: dict[str, tuple[str, str, object]] = {
     "message.timestamp.after.max.ms": ("timestamp_after_max_ms", "19", 19),
     "flush.messages": ("flush_messages", "20", 20),
     "flush.ms": ("flush_ms", "21", 21),
+    "compression.type": ("codec", "zstd", 4),
     "min.cleanable.dirty.ratio": ("dirty_ratio_min", "0.22", 0.22),
     "min.compaction.lag.ms": ("compaction_lag_min_ms", "23", 23),
     "max.compaction.lag.ms": ("compaction_lag_max_ms", "24", 24),
@@ -99,18 +113,6 @@ def test_an_unknown_config_is_refused(value: str | None) -> None:
 def test_a_config_needs_a_value() -> None:
     with pytest.raises(InvalidConfig, match="a value is required"):
         check_topic_config("retention.ms", None)
-
-
-def test_a_broker_config_is_checked_like_the_topic_config_it_stands_for() -> None:
-    assert check_broker_config("log.retention.ms", "-1") == "-1"
-    with pytest.raises(InvalidConfig, match="must be from -1"):
-        check_broker_config("log.retention.ms", "-2")
-
-
-@pytest.mark.parametrize("name", ["retention.ms", "num.partitions", "advertised.listeners"])
-def test_other_broker_configs_cannot_be_changed(name: str) -> None:
-    with pytest.raises(InvalidConfig, match="cannot be changed while it runs"):
-        check_broker_config(name, "1")
 
 
 @pytest.mark.parametrize(("name", "case"), FIELDS.items())
@@ -165,4 +167,24 @@ def test_relaxed_settings_sync_by_the_clock_and_a_topic_can_still_ask_for_more()
 
 def test_each_broker_config_stands_for_one_topic_config() -> None:
     assert len(set(TOPIC_NAME_OF_BROKER_NAME.values())) == len(TOPIC_NAME_OF_BROKER_NAME)
-    assert set(FIELDS) == set(TOPIC_NAME_OF_BROKER_NAME.values())
+    acting = {name for name, key in TOPIC_CONFIGS.items() if not key.is_without_effect}
+    levels = {f"compression.{codec}.level" for codec in LEVELLED}
+    assert set(FIELDS) == acting - levels
+    assert acting <= set(TOPIC_NAME_OF_BROKER_NAME.values())
+
+
+@pytest.mark.parametrize(
+    ("codec", "level", "expected"),
+    [("gzip", "-1", None), ("gzip", "9", 9), ("lz4", "4", 4), ("zstd", "-7", -7)],
+)
+def test_the_level_is_that_of_the_topic_s_codec(
+    codec: str, level: str, expected: int | None
+) -> None:
+    overrides = {"compression.type": codec, f"compression.{codec}.level": level}
+    assert log_config(overrides, {}).codec_level == expected
+
+
+def test_a_topic_that_keeps_its_producers_codecs_has_none_of_its_own() -> None:
+    assert log_config({"compression.type": "producer"}, {}).codec is None
+    assert log_config({"compression.type": "uncompressed"}, {}).codec == 0
+    assert log_config({"compression.type": "snappy"}, {}).codec_level is None

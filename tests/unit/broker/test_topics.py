@@ -480,11 +480,11 @@ def test_a_broker_config_of_another_version_is_not_used(
     serve: Serve, caplog: pytest.LogCaptureFixture
 ) -> None:
     served = serve()
-    served.put(b"broker-config/log.retention.centuries", b"1")
+    served.put(b"broker-config/log.retention.ms", b"soon")
     served.close()
     with caplog.at_level(logging.WARNING):
         assert serve().node.topics.broker_overrides == {}
-    assert "log.retention.centuries is not used" in caplog.text
+    assert "log.retention.ms is not used" in caplog.text
 
 
 def test_the_offsets_topic_is_shown_like_any_other(served: ServedNode) -> None:

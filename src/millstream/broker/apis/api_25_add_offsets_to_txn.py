@@ -1,4 +1,4 @@
-# AddOffsetsToTxn, versions 0-3.
+# AddOffsetsToTxn, versions 0-4.
 #   Does:     lets a group's offsets take part in a producer's transaction.
 
 from millstream.base.errors import MillstreamError
@@ -13,7 +13,7 @@ from millstream.broker.wire.messages.add_offsets_to_txn import (
 )
 
 
-@handles(ApiKey.ADD_OFFSETS_TO_TXN, versions=range(4))
+@handles(ApiKey.ADD_OFFSETS_TO_TXN, versions=range(5))
 async def add_offsets_to_txn(
     request: AddOffsetsToTxnRequest, call: Call
 ) -> AddOffsetsToTxnResponse:

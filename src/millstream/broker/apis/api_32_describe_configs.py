@@ -54,6 +54,7 @@ def _rows(
                 name=entry.name,
                 value=entry.value,
                 read_only=entry.is_read_only,
+                is_sensitive=entry.is_secret,
                 config_source=entry.source,
                 synonyms=[
                     DescribeConfigsSynonym(name=name, value=value, source=source)

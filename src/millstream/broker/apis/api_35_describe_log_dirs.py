@@ -1,4 +1,4 @@
-# DescribeLogDirs, versions 1-4.
+# DescribeLogDirs, versions 1-5.
 #   Does:     the one data directory, its partitions and sizes, and the disk it is on.
 
 import os
@@ -15,7 +15,7 @@ from millstream.broker.wire.messages.describe_log_dirs import (
 )
 
 
-@handles(ApiKey.DESCRIBE_LOG_DIRS, versions=range(1, 5))
+@handles(ApiKey.DESCRIBE_LOG_DIRS, versions=range(1, 6))
 def describe_log_dirs(request: DescribeLogDirsRequest, call: Call) -> DescribeLogDirsResponse:
     path = call.node.directory.path
     wanted = None if request.topics is None else {t.topic: t.partitions for t in request.topics}

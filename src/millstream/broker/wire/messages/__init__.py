@@ -41,19 +41,25 @@ class ApiKey(IntEnum):
     DELETE_ACLS = 31
     DESCRIBE_CONFIGS = 32
     ALTER_CONFIGS = 33
+    ALTER_REPLICA_LOG_DIRS = 34
     DESCRIBE_LOG_DIRS = 35
     SASL_AUTHENTICATE = 36
     CREATE_PARTITIONS = 37
     DELETE_GROUPS = 42
+    ELECT_LEADERS = 43
     INCREMENTAL_ALTER_CONFIGS = 44
+    ALTER_PARTITION_REASSIGNMENTS = 45
     LIST_PARTITION_REASSIGNMENTS = 46
     OFFSET_DELETE = 47
     DESCRIBE_CLIENT_QUOTAS = 48
     ALTER_CLIENT_QUOTAS = 49
     DESCRIBE_USER_SCRAM_CREDENTIALS = 50
     ALTER_USER_SCRAM_CREDENTIALS = 51
+    DESCRIBE_QUORUM = 55
+    UPDATE_FEATURES = 57
     DESCRIBE_CLUSTER = 60
     DESCRIBE_PRODUCERS = 61
+    UNREGISTER_BROKER = 64
     DESCRIBE_TRANSACTIONS = 65
     LIST_TRANSACTIONS = 66
     CONSUMER_GROUP_HEARTBEAT = 68
@@ -100,19 +106,25 @@ APIS: Mapping[int, Api] = {
     31: Api("delete_acls", "DeleteAcls", 1, 3, 2),
     32: Api("describe_configs", "DescribeConfigs", 1, 4, 4),
     33: Api("alter_configs", "AlterConfigs", 0, 2, 2),
+    34: Api("alter_replica_log_dirs", "AlterReplicaLogDirs", 1, 2, 2),
     35: Api("describe_log_dirs", "DescribeLogDirs", 1, 5, 2),
     36: Api("sasl_authenticate", "SaslAuthenticate", 0, 2, 2),
     37: Api("create_partitions", "CreatePartitions", 0, 3, 2),
     42: Api("delete_groups", "DeleteGroups", 0, 2, 2),
+    43: Api("elect_leaders", "ElectLeaders", 0, 2, 2),
     44: Api("incremental_alter_configs", "IncrementalAlterConfigs", 0, 1, 1),
+    45: Api("alter_partition_reassignments", "AlterPartitionReassignments", 0, 1, 0),
     46: Api("list_partition_reassignments", "ListPartitionReassignments", 0, 0, 0),
     47: Api("offset_delete", "OffsetDelete", 0, 0, None),
     48: Api("describe_client_quotas", "DescribeClientQuotas", 0, 1, 1),
     49: Api("alter_client_quotas", "AlterClientQuotas", 0, 1, 1),
     50: Api("describe_user_scram_credentials", "DescribeUserScramCredentials", 0, 0, 0),
     51: Api("alter_user_scram_credentials", "AlterUserScramCredentials", 0, 0, 0),
+    55: Api("describe_quorum", "DescribeQuorum", 0, 2, 0),
+    57: Api("update_features", "UpdateFeatures", 0, 2, 0),
     60: Api("describe_cluster", "DescribeCluster", 0, 2, 0),
     61: Api("describe_producers", "DescribeProducers", 0, 0, 0),
+    64: Api("unregister_broker", "UnregisterBroker", 0, 0, 0),
     65: Api("describe_transactions", "DescribeTransactions", 0, 0, 0),
     66: Api("list_transactions", "ListTransactions", 0, 2, 0),
     68: Api("consumer_group_heartbeat", "ConsumerGroupHeartbeat", 0, 1, 0),
