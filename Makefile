@@ -24,7 +24,7 @@ PYTEST := $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile --no-loadscop
 # Where it is set, each Python that a test starts compiles all anew, and so does each worker.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test test-full test-long explore lint format bench lock docs pictures clean
+.PHONY: demo test test-full test-all test-long explore lint format bench lock docs pictures clean
 
 demo: $(DEMO_READY)
 	@$(BIN)/python -m millstream demo $(DEMO)
@@ -34,6 +34,10 @@ test: lint
 
 test-full: $(STAMP)
 	@$(PYTEST) -m "full and not long"
+
+# Both in one run, as CI has it: files, servers and Sparks of both are shared.
+test-all: lint
+	@$(PYTEST) -m "not long"
 
 # The same faults, many more rounds.
 test-long: $(STAMP)
