@@ -39,6 +39,7 @@ CONSOLE_CONSUMER = "consumer.ConsoleConsumer"
 TRANSACTION_LOG_FORMATTER = f"{TOOLS}.consumer.TransactionLogMessageFormatter"
 OFFSETS_FORMATTER = f"{TOOLS}.consumer.OffsetsMessageFormatter"
 SEGMENT_BYTES = 1024 * 1024
+MANY_PARTITIONS = Path(__file__).parents[1] / "support" / "ManyPartitions.java"
 ZOMBIE = Path(__file__).parents[1] / "support" / "Zombie.java"
 
 
@@ -145,6 +146,20 @@ def test_requests_in_flight_keep_their_order_from_the_first_of_a_transaction_on(
         bootstrap=bootstrap,
     ).checked()
     assert kept(bootstrap, topic) == [b"%d" % number for number in range(count)]
+
+
+@pytest.mark.full
+@pytest.mark.usefixtures("java_compiler")
+def test_a_transaction_over_many_partitions_is_committed_with_five_requests_in_flight(
+    bootstrap: str, admin: AdminClient, topic: str, transactional_id: str
+) -> None:
+    """Each partition comes into the transaction with its first write, while others are on their
+    way."""
+    create_topic(admin, topic, partitions=20)
+    arguments = (bootstrap, topic, transactional_id, "20", "30", "400")
+    run = run_class(str(MANY_PARTITIONS), *arguments).checked()
+    assert run.lines == ["committed: 30 of 30"]
+    assert len(kept(bootstrap, topic)) == 30 * 400
 
 
 @pytest.fixture(scope="module")

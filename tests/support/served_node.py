@@ -144,12 +144,12 @@ class ServedNode:
         answer = handler.function(
             received, Call(self.node, version, CLIENT_ID, peer, self.principal)
         )
+        if asyncio.iscoroutine(answer):
+            answer = await answer
         if isinstance(answer, Later):
             arrived: asyncio.Future[Message] = self.loop.create_future()
             answer.then(arrived.set_result)
             answer = await arrived
-        elif asyncio.iscoroutine(answer):
-            answer = await answer
         assert isinstance(answer, Message), "no answer"
         return decode(RESPONSES[ApiKey(key)], version, b"".join(encode(answer, version)))
 

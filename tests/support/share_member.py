@@ -122,9 +122,7 @@ class ShareMember:
     def acknowledge_soon(self, *said: Said) -> "asyncio.Task[ShareAcknowledgeResponse]":
         return self.served.start(self.acknowledging(*said))
 
-    async def acknowledging(
-        self, *said: Said, is_renewal: bool = False
-    ) -> ShareAcknowledgeResponse:
+    def acknowledge_request(self, *said: Said, is_renewal: bool = False) -> ShareAcknowledgeRequest:
         batches = [
             AcknowledgementBatch(first_offset=first, last_offset=last, acknowledge_types=[kind])
             for first, last, kind in said
@@ -132,13 +130,18 @@ class ShareMember:
         partition = AcknowledgePartition(
             partition_index=self.partition, acknowledgement_batches=batches
         )
-        request = ShareAcknowledgeRequest(
+        return ShareAcknowledgeRequest(
             group_id=self.group_id,
             member_id=self.member_id,
             share_session_epoch=self.epoch,
             is_renew_ack=is_renewal,
             topics=[AcknowledgeTopic(topic_id=self.topic.id, partitions=[partition])],
         )
+
+    async def acknowledging(
+        self, *said: Said, is_renewal: bool = False
+    ) -> ShareAcknowledgeResponse:
+        request = self.acknowledge_request(*said, is_renewal=is_renewal)
         if self.epoch != -1:
             self.epoch += 1
         answer = await self.served.answer(request, version=2, peer=self.peer)

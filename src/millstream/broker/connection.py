@@ -3,6 +3,10 @@
 Whatever the client does wrong ends this connection with one line in the diagnostics, and nothing
 else. It is not read while it has too many unanswered requests, does not take its answers, or
 must wait for memory, for the disk or for its quota: the client feels that, and nothing is dropped.
+
+The effects of requests are in the order of the requests, too. As in Kafka, a connection handles
+one request at a time, and the next one when that is answered. Only Produce requests go ahead:
+their records are appended as they arrive, and several wait for the same sync.
 """
 
 import asyncio
@@ -47,8 +51,7 @@ logger = logging.getLogger(__name__)
 RECEIVE_BYTES = 32 << 10
 FRAME_SIZE = struct.Struct(">I")  # the protocol's int32; a negative one reads as > 2 GiB
 SIZE_BYTES = FRAME_SIZE.size
-# No further request is taken up before such a one is answered.
-ALONE = FETCHES | {int(ApiKey.SASL_AUTHENTICATE)}
+API_KEY = struct.Struct(">h")  # the first field of a request
 # How long one connection may keep the loop with requests that came at once: then the others go on.
 # ApiVersions is 15 bytes long and needs no login.
 TURN_SECONDS_MAX = 0.01
@@ -65,24 +68,22 @@ NO_HEADER = RequestHeader(int(ApiKey.SASL_AUTHENTICATE), -1, -1, None, -1)
 
 
 class Slot:
-    """The place of one answer in the order of the requests.
+    """The place of one answer in the order of the requests."""
 
-    With `is_last` no further request is taken up before this one is answered: answers to Fetch
-    are large, and many at a time would take memory before the client can take them; and what a
-    login allows is known when it is over.
-    """
-
-    __slots__ = ("chunks", "header", "received_s", "throttle_ms")
+    __slots__ = ("chunks", "has_effect", "header", "received_s", "throttle_ms")
 
     def __init__(self, header: RequestHeader, received_s: float, throttle_ms: int = 0) -> None:
         self.header = header
         self.received_s = received_s
         self.throttle_ms = throttle_ms
         self.chunks: list[Buffer] | None = None
+        # Whether the request has changed all that it will change.
+        self.has_effect = False
 
     @property
-    def is_last(self) -> bool:
-        return self.header.api_key in ALONE
+    def lets_writes_follow(self) -> bool:
+        """Whether a Produce request may be handled before this one is answered."""
+        return self.has_effect and self.header.api_key == PRODUCE
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -192,6 +193,8 @@ class Connection(asyncio.BufferedProtocol):
             if size > self._frame_bytes_max:
                 self._refuse_size(size)
                 return
+            if available < SIZE_BYTES + min(size, API_KEY.size):
+                break  # whether it must wait is not known yet
             if available < SIZE_BYTES + size:
                 if size > RECEIVE_BYTES - SIZE_BYTES:
                     self._start_large(size)
@@ -265,8 +268,18 @@ class Connection(asyncio.BufferedProtocol):
             or self._throttle.is_muted
             or self._is_ending
             or len(self._slots) >= self._in_flight_max
-            or (bool(self._slots) and self._slots[-1].is_last)
+            or (bool(self._slots) and self._is_next_in_line)
         )
+
+    @property
+    def _is_next_in_line(self) -> bool:
+        """Whether the next request is handled only when those before it are answered."""
+        if not self._slots[-1].lets_writes_follow:
+            return True
+        start = self._start + SIZE_BYTES
+        if self._large is not None or start + API_KEY.size > self._end:
+            return False  # it is on its way in, or has not come yet
+        return bool(API_KEY.unpack_from(self._buffer, start)[0] != PRODUCE)
 
     def _pause(self) -> None:
         if not self._is_reading_paused and self._transport is not None:
@@ -367,6 +380,7 @@ class Connection(asyncio.BufferedProtocol):
             self._await(answer, slot, handler)
         elif self._slots:
             slot.chunks = self._encode(answer, slot)
+            slot.has_effect = True
             self._slots.append(slot)
         else:
             self._write(self._encode(answer, slot))
@@ -377,31 +391,37 @@ class Connection(asyncio.BufferedProtocol):
 
     def _await(self, answer: Any, slot: Slot, handler: Handler) -> None:
         if isinstance(answer, Later):
+            slot.has_effect = True
             answer.then(lambda response: self._fill(slot, response))
         else:
             self._start_task(handler, slot, answer)
 
     def _start_task(self, handler: Handler, slot: Slot, answer: Any) -> None:
-        task: asyncio.Task[Message] = asyncio.ensure_future(answer)
+        task: asyncio.Task[Message | Later] = asyncio.ensure_future(answer)
         tasks = self._tasks if handler.ends_with_connection else self._node.work
         tasks.add(task)
         task.add_done_callback(tasks.discard)
         task.add_done_callback(lambda done: self._task_done(slot, done))
 
-    def _task_done(self, slot: Slot, task: "asyncio.Task[Message]") -> None:
+    def _task_done(self, slot: Slot, task: "asyncio.Task[Message | Later]") -> None:
         if task.cancelled():
             self.close()
         elif error := task.exception():
             logger.error("connection %s closed: a request failed", self.peer, exc_info=error)
             self.close()
+        elif isinstance(answer := task.result(), Later):
+            slot.has_effect = True
+            answer.then(lambda response: self._fill(slot, response))
+            self._resume()
         else:
-            self._fill(slot, task.result())
+            self._fill(slot, answer)
 
     def _fill(self, slot: Slot, response: Message) -> None:
         if self._is_closing:
             return
         try:
             slot.chunks = self._encode(response, slot)
+            slot.has_effect = True
         except Exception:
             logger.exception("connection %s closed: an answer could not be written", self.peer)
             self.close()

@@ -1,8 +1,9 @@
 """How a request meets its handler: the table of APIs, and what a handler is given.
 
 Each file in `apis/` registers one API with the versions it offers. A handler returns its response,
-or None for none at all, or a `Later` or coroutine that brings it; responses leave a connection in
-the order of its requests whatever comes first.
+or None for none at all, or a `Later` or coroutine that brings it. With a `Later` it has changed all
+that it will change; a coroutine may still change something, and may return a `Later` when it has.
+Responses leave a connection in the order of its requests whatever comes first.
 
 What an API needs (`security/requirements.py`) is checked here: whole requests before their handler
 runs, and every topic, group and transactional id when a handler asks the Call for it. There is no
@@ -12,7 +13,6 @@ line in the table cannot be registered.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -112,12 +112,6 @@ class Later:
         else:
             self._callback(response)
 
-    async def wait(self) -> Any:
-        """The response, for a coroutine that goes on with it."""
-        arrived: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self.then(arrived.set_result)
-        return await arrived
-
     def then(self, callback: Callable[[Message], None]) -> None:
         if self._response is None:
             self._callback = callback
@@ -125,7 +119,7 @@ class Later:
             callback(self._response)
 
 
-Answer = Message | Later | Coroutine[Any, Any, Message] | None
+Answer = Message | Later | Coroutine[Any, Any, Message | Later] | None
 HandlerFunction = Callable[[Any, Call], Answer]
 F = TypeVar("F", bound=Callable[..., Answer])
 

@@ -51,8 +51,27 @@ class _Slot:
     is_ending: bool = False
     # Where the markers of the decision are already: a retry must not write them again.
     marked: set[Place] = field(default_factory=set)
-    # How many wait to let partitions take part. A write that comes behind one must not overtake it.
-    adding: int = 0
+    # How many writes wait for a partition to take part. A later write must not overtake one.
+    queued_writes: int = 0
+
+
+class WriteTurn:
+    """The turn of a write that waits for its partition to take part, from its arrival on.
+
+    Leave it (`with`) when the write is done. Others that come meanwhile queue behind it.
+    """
+
+    __slots__ = ("_slot",)
+
+    def __init__(self, slot: _Slot) -> None:
+        self._slot = slot
+        slot.queued_writes += 1
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_: object) -> None:
+        self._slot.queued_writes -= 1
 
 
 @dataclass(slots=True)
@@ -110,10 +129,14 @@ class TransactionCoordinator:
             raise TransactionEnding(transactional_id=transactional_id)
         transaction.check_write(who, place)
 
-    def is_adding(self, transactional_id: str) -> bool:
+    def has_queued_writes(self, transactional_id: str) -> bool:
         """Whether writes wait for their partition to take part: later ones queue behind them."""
         slot = self._slots.get(transactional_id)
-        return slot is not None and slot.adding > 0
+        return slot is not None and slot.queued_writes > 0
+
+    def queue_write(self, transactional_id: str) -> WriteTurn:
+        """Take a turn for a write of a known id, at once when it arrives."""
+        return WriteTurn(self._slots[transactional_id])
 
     def _known(self, transactional_id: str, who: Identity) -> tuple[_Slot, Transaction]:
         slot = self._slots.get(transactional_id)
@@ -170,20 +193,16 @@ class TransactionCoordinator:
     ) -> None:
         """Let partitions take part in the producer's transaction, durably."""
         slot, _ = self._known(transactional_id, who)
-        slot.adding += 1
-        try:
-            async with slot.lock:  # in the order in which they came
-                transaction = await self._current(slot, transactional_id, who)
-                added = transaction.add(
-                    who,
-                    places,
-                    now_ms=self._now_ms(),
-                    has_epoch_per_transaction=has_epoch_per_transaction,
-                )
-                if added is not transaction:
-                    await self._store(slot, added)
-        finally:
-            slot.adding -= 1
+        async with slot.lock:  # in the order in which they came
+            transaction = await self._current(slot, transactional_id, who)
+            added = transaction.add(
+                who,
+                places,
+                now_ms=self._now_ms(),
+                has_epoch_per_transaction=has_epoch_per_transaction,
+            )
+            if added is not transaction:
+                await self._store(slot, added)
 
     async def end(
         self,

@@ -30,11 +30,7 @@ class FakeRecords:
     """The other half of share groups: remembers what it was told."""
 
     def __init__(self) -> None:
-        self.left: list[tuple[str, str]] = []
         self.stored: dict[str, dict[TopicIdPartition, ShareState]] = {}
-
-    def member_left(self, group_id: str, member_id: str) -> None:
-        self.left.append((group_id, member_id))
 
     def group_ids(self) -> Iterable[str]:
         return (*self.stored,)

@@ -52,8 +52,8 @@ from millstream.broker.wire.messages import describe_topic_partitions as partiti
 from millstream.log.record_batch import TRANSACTIONAL, encode_batch
 from tests.support.served_node import PEER, ServedNode, newest, produce_request
 from tests.support.simulated_disk import SimulatedDisk
+from tests.support.socketless_client import SocketlessClient
 from tests.unit.broker.group_steps import commit_request
-from tests.unit.broker.test_connection import Client
 from tests.unit.broker.test_handlers import (
     NORMAL,
     REFUSED,
@@ -402,7 +402,7 @@ def ask_as(who: str, case: Case, world: World) -> Any:
     served = world.served
     request = case.make(world)
     before = state_of(served)
-    client = Client(served)
+    client = SocketlessClient(served)
     client.connection.login = ConnectionLogin(served.node.logins, PEER.host, principal=who)
     client.send(request, world.version)
     while not (answers := client.answers()):

@@ -119,25 +119,19 @@ def test_nobody_hears_of_an_epoch_that_is_not_on_disk(serve: Serve, gate: GatedD
     assert [joining.result().member_epoch, beating.result().member_epoch] == [1, 1]
 
 
-def test_who_is_silent_for_too_long_is_out_and_gives_back_what_it_holds(
-    served: ServedNode, orders: Topic, records: FakeRecords
-) -> None:
+def test_who_is_silent_for_too_long_is_out(served: ServedNode, orders: Topic) -> None:
     join_share(served, "ada")
     served.advance(30)
     join_share(served, "bob")
     served.advance(16)
-    assert records.left == [(QUEUE, "ada")]
     assert [member.member_id for member in queue_of(served).book] == ["bob"]
     answer = served.ask(beat_request("ada", 1))
     assert answer.error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_who_leaves_gives_back_what_it_holds(
-    served: ServedNode, orders: Topic, records: FakeRecords
-) -> None:
+def test_a_group_is_empty_when_its_last_member_has_left(served: ServedNode, orders: Topic) -> None:
     join_share(served)
     leave_share(served)
-    assert records.left == [(QUEUE, "ada")]
     assert listed(served) == {QUEUE: ("share", "Empty")}
 
 

@@ -9,8 +9,9 @@ from millstream.broker.groups.topic_catalog import TopicIdPartition
 from millstream.broker.handlers import Peer
 from millstream.broker.share.acknowledgement import acknowledgement_of
 from millstream.broker.share.acquisition import AcquireMode
-from millstream.broker.share.share_sessions import SessionKey
-from millstream.broker.wire import ErrorCode
+from millstream.broker.share.share_sessions import CLOSING_EPOCH, SessionKey
+from millstream.broker.wire import ErrorCode, decode_response, encode_request
+from millstream.broker.wire.messages.share_acknowledge import ShareAcknowledgeResponse
 from millstream.broker.wire.messages.share_fetch import FetchPartition, ShareFetchResponse
 from tests.support.compaction import compact, keyed
 from tests.support.gated_disk import GatedDisk
@@ -26,7 +27,9 @@ from tests.support.share_member import (
     set_group_config,
 )
 from tests.support.simulated_disk import SimulatedDisk, Survival
+from tests.support.socketless_client import SocketlessClient
 from tests.support.transactions import Producer
+from tests.unit.broker.share_group_steps import beat_request, join_share, leave_share
 
 LOCK_S = 30.0
 STATE_FILE = "__share_group_state-0"
@@ -247,7 +250,7 @@ def test_a_member_that_is_gone_while_it_waits_gets_nothing(queue: ServedNode) ->
     ada, bob = members(queue, "ada", "bob")
     ada.fetch()
     waiting = bob.fetch_soon()
-    queue.node.share_partitions.member_left("workers", "bob")
+    queue.node.share_partitions.close_session(SessionKey("workers", "bob"))
     ada.acknowledge((0, 2, RELEASE))
     assert got(data_of(queue.run(waiting))) == []
     assert len(ShareMember(queue, member_id="eve").fetch()) == 3
@@ -746,3 +749,62 @@ def test_what_is_settled_while_history_cannot_be_dropped_is_on_disk_when_it_is_a
     queue.run(settle_during_a_failed_rewrite())
     queue.crash()
     assert [at for at, _, _ in ShareMember(serve()).fetch()] == [1, 2]
+
+
+# --- who leaves the group ------------------------------------------------------------------------
+
+
+def test_what_a_member_acknowledges_after_it_has_left_its_group_counts(queue: ServedNode) -> None:
+    """Its acknowledgements may be on their way, over another connection, when it leaves."""
+    join_share(queue, "ada")
+    join_share(queue, "bob")
+    ada, bob = members(queue, "ada", "bob")
+    ada.fetch()
+    leave_share(queue, "ada")
+    assert bob.fetch() == [], "what ada holds comes again"
+    ada.epoch = CLOSING_EPOCH
+    assert ada.acknowledge((0, 1, ACCEPT)) == ErrorCode.NONE
+    assert bob.fetch() == [(2, b"c", 2)], "the last epoch gives back what is still held"
+
+
+def test_a_silent_member_keeps_its_records_until_their_locks_run_out(queue: ServedNode) -> None:
+    """Its group goes on without it; its share session does not end with that (as in Kafka)."""
+    join_share(queue, "ada")
+    join_share(queue, "bob")
+    ada, bob = members(queue, "ada", "bob")
+    ada.fetch(max_records=1)
+    for _ in range(2):
+        queue.advance(LOCK_S - 5)
+        queue.ask(beat_request("bob", 1))
+        ada.acknowledge((0, 0, RENEW), is_renewal=True)
+    assert queue.ask(beat_request("ada", 1)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    assert [record[0] for record in bob.fetch()] == [1, 2]
+    assert ada.acknowledge((0, 0, ACCEPT)) == ErrorCode.NONE
+
+
+def test_a_member_that_has_left_gives_back_its_records_with_its_connection(
+    queue: ServedNode,
+) -> None:
+    join_share(queue, "ada")
+    join_share(queue, "bob")
+    ada, bob = members(queue, "ada", "bob")
+    ada.fetch()
+    leave_share(queue, "ada")
+    queue.node.share_partitions.disconnect(id(ada.peer))
+    assert len(bob.fetch()) == 3
+
+
+def test_a_leave_and_the_last_acknowledgement_in_one_write(queue: ServedNode) -> None:
+    join_share(queue, "ada")
+    join_share(queue, "bob")
+    ada, bob = members(queue, "ada", "bob")
+    ada.fetch()
+    ada.epoch = CLOSING_EPOCH
+    client = SocketlessClient(queue)
+    client.send_bytes(
+        b"".join(encode_request(beat_request("ada", -1), 1, 1, "ada"))
+        + b"".join(encode_request(ada.acknowledge_request((0, 2, ACCEPT)), 2, 2, "ada"))
+    )
+    _, answer = decode_response(ShareAcknowledgeResponse, 2, client.until_answered(2)[1])
+    assert (answer.error_code, answer.responses[0].partitions[0].error_code) == (0, 0)
+    assert bob.fetch() == []

@@ -1,105 +1,40 @@
 """A connection without a socket: what it owes, and what happens to it when its client goes."""
 
-import asyncio
 import logging
-from typing import Any
 
 import pytest
 
-from millstream.broker.access.admission import Place
-from millstream.broker.connection import Connection
+from millstream.base.record import Record
 from millstream.broker.server import BrokerServer
-from millstream.broker.wire import Buffer, Message, decode_response, encode_request
+from millstream.broker.transactions.transaction import Identity
+from millstream.broker.wire import Message, decode_response, encode_request
 from millstream.broker.wire.messages.api_versions import ApiVersionsRequest
 from millstream.broker.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from millstream.broker.wire.messages.delete_topics import DeleteTopicsRequest
-from millstream.broker.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from millstream.broker.wire.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+)
 from millstream.broker.wire.messages.metadata import MetadataRequest, MetadataResponse
+from millstream.broker.wire.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from millstream.log.record_batch import TRANSACTIONAL, encode_batch
+from tests.support.batches import NOW_MS
 from tests.support.gated_disk import GatedDisk
 from tests.support.served_node import Serve, ServedNode, produce_request
-
-
-class FakeTransport(asyncio.Transport):
-    """Keeps what is written; closing ends the connection a round later, as a real one does."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, connection: Connection) -> None:
-        super().__init__({"peername": ("192.0.2.7", 5), "sockname": ("127.0.0.1", 9092)})
-        self._loop, self._connection = loop, connection
-        self.written = bytearray()
-        self.is_closed = False
-        self.is_paused = False
-        self.keeps_open = False  # a client that never takes what was written
-
-    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        pass
-
-    def write(self, data: Buffer) -> None:
-        self.written += data
-
-    def writelines(self, list_of_data: Any) -> None:
-        for data in list_of_data:
-            self.written += data
-
-    def pause_reading(self) -> None:
-        self.is_paused = True
-
-    def resume_reading(self) -> None:
-        self.is_paused = False
-
-    def close(self) -> None:
-        if not self.is_closed:
-            self.is_closed = True
-            if not self.keeps_open:
-                self.abort()
-
-    def abort(self) -> None:
-        self._loop.call_soon(self._connection.connection_lost, None)
-
-
-class Client:
-    def __init__(self, served: ServedNode, place: Place | None = None) -> None:
-        self._served = served
-        self.connection = Connection(served.node, place)
-        self.transport = FakeTransport(served.loop, self.connection)
-        self.connection.connection_made(self.transport)
-
-    def send(self, request: Message, version: int, correlation_id: int = 1) -> None:
-        chunks = encode_request(request, version, correlation_id=correlation_id, client_id="ada")
-        self.send_bytes(b"".join(chunks))
-
-    def send_frame(self, content: bytes) -> None:
-        self.send_bytes(len(content).to_bytes(4, "big") + content)
-
-    def send_bytes(self, data: bytes) -> None:
-        async def deliver() -> None:
-            rest = data
-            while rest and not self.transport.is_closed:
-                buffer = self.connection.get_buffer(len(rest))
-                count = min(len(buffer), len(rest))
-                buffer[:count] = rest[:count]
-                del buffer
-                rest = rest[count:]
-                self.connection.buffer_updated(count)
-
-        self._served.run(deliver())
-
-    def go(self) -> None:
-        """The client closes its end, and the loop notices."""
-        self.transport.close()
-        self._served.turn()
-
-    def answers(self) -> list[bytes]:
-        data, found = bytes(self.transport.written), []
-        while data:
-            size = int.from_bytes(data[:4], "big")
-            found.append(data[4 : 4 + size])
-            data = data[4 + size :]
-        return found
+from tests.support.socketless_client import SocketlessClient
+from tests.support.transactions import Producer
 
 
 @pytest.fixture
-def client(served: ServedNode) -> Client:
-    return Client(served)
+def client(served: ServedNode) -> SocketlessClient:
+    return SocketlessClient(served)
 
 
 def long_poll(max_wait_ms: int = 60_000) -> FetchRequest:
@@ -113,7 +48,9 @@ def create_request(name: str) -> CreateTopicsRequest:
     return CreateTopicsRequest(topics=[topic])
 
 
-def test_answers_leave_in_the_order_of_the_requests(served: ServedNode, client: Client) -> None:
+def test_answers_leave_in_the_order_of_the_requests(
+    served: ServedNode, client: SocketlessClient
+) -> None:
     served.create()
     client.send(long_poll(), 12, 1)
     client.send(MetadataRequest(topics=[]), 12, 2)
@@ -126,7 +63,7 @@ def test_answers_leave_in_the_order_of_the_requests(served: ServedNode, client: 
     assert (number, answer.topics) == (2, [])
 
 
-def test_a_long_poll_ends_with_its_connection(served: ServedNode, client: Client) -> None:
+def test_a_long_poll_ends_with_its_connection(served: ServedNode, client: SocketlessClient) -> None:
     (partition,) = served.create().partitions
     client.send(long_poll(), 12)
     served.turn()
@@ -140,7 +77,7 @@ def test_a_topic_is_created_although_its_client_left_meanwhile(
     serve: Serve, gate: GatedDisk
 ) -> None:
     served = serve(disk=gate)
-    client = Client(served)
+    client = SocketlessClient(served)
     gate.shut()
     client.send(create_request("orders"), 7)
     served.turn()
@@ -158,7 +95,7 @@ def test_a_topic_is_deleted_although_its_client_left_meanwhile(
 ) -> None:
     served = serve(disk=gate)
     served.create()
-    client = Client(served)
+    client = SocketlessClient(served)
     gate.shut()
     client.send(DeleteTopicsRequest(topic_names=["orders"]), 5)
     served.turn()
@@ -172,7 +109,7 @@ def test_a_topic_is_deleted_although_its_client_left_meanwhile(
 
 
 def test_a_refused_produce_without_acks_ends_the_connection_with_a_line(
-    served: ServedNode, client: Client, caplog: pytest.LogCaptureFixture
+    served: ServedNode, client: SocketlessClient, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING):
         client.send(produce_request(b"a", topic="nothing", acks=0), 12)
@@ -181,7 +118,7 @@ def test_a_refused_produce_without_acks_ends_the_connection_with_a_line(
     served.turn()
 
 
-def test_a_produce_without_acks_has_no_answer(served: ServedNode, client: Client) -> None:
+def test_a_produce_without_acks_has_no_answer(served: ServedNode, client: SocketlessClient) -> None:
     served.create()
     client.send(produce_request(b"a", acks=0), 12)
     served.settle()
@@ -191,23 +128,27 @@ def test_a_produce_without_acks_has_no_answer(served: ServedNode, client: Client
     client.go()
 
 
-def test_past_the_limit_of_unanswered_requests_the_socket_is_not_read(serve: Serve) -> None:
-    served = serve(requests_in_flight_max=2)
-    served.create()
-    client = Client(served)
-    for number in range(3):
-        client.send(long_poll(), 12, number)
-    served.turn()
-    assert client.transport.is_paused
-    served.produce(b"new")
+def test_past_the_limit_of_unanswered_requests_the_socket_is_not_read(
+    serve: Serve, gate: GatedDisk
+) -> None:
+    served = serve(requests_in_flight_max=2, disk=gate)
+    (partition,) = served.create().partitions
+    client = SocketlessClient(served)
+    gate.shut()
+    client.send_bytes(pipelined(*[(produce_request(b"a"), 12)] * 2))
     served.turn()
     assert not client.transport.is_paused
-    assert len(client.answers()) == 3
+    client.send_bytes(pipelined((produce_request(b"a"), 12)))
+    assert client.transport.is_paused
+    assert partition.log.end_offset == 2
+    gate.open_gate()
+    client.until_answered(3)
+    assert not client.transport.is_paused
     client.go()
 
 
 def test_one_that_asks_much_at_once_lets_others_go_first(
-    served: ServedNode, client: Client, monkeypatch: pytest.MonkeyPatch
+    served: ServedNode, client: SocketlessClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("millstream.broker.connection.TURN_SECONDS_MAX", -1.0)
     asked = b"".join(encode_request(ApiVersionsRequest(), 0, correlation_id=1, client_id="ada"))
@@ -225,13 +166,13 @@ def test_what_a_client_does_wrong_again_and_again_is_one_line(
 ) -> None:
     with caplog.at_level(logging.WARNING):
         for _ in range(5):
-            Client(served).send_bytes(b"GET / HTTP/1.1\r\n\r\n")
+            SocketlessClient(served).send_bytes(b"GET / HTTP/1.1\r\n\r\n")
             served.turn()
     assert len([line for line in caplog.messages if "a request of" in line]) == 1
 
 
 def test_one_that_is_closed_and_takes_nothing_is_cut_off(served: ServedNode) -> None:
-    client = Client(served)
+    client = SocketlessClient(served)
     client.transport.keeps_open = True
     client.connection.close()
     served.turn()
@@ -239,3 +180,132 @@ def test_one_that_is_closed_and_takes_nothing_is_cut_off(served: ServedNode) -> 
     BrokerServer.close_idle(None, served.node, now_ms=served.now_ms)  # type: ignore[arg-type]
     served.turn()
     assert not served.node.connections
+
+
+# --- requests that come together (pipelined) ---------------------------------------------------
+
+
+def transactional(who: Identity, **sequences: int) -> ProduceRequest:
+    """One record for each of these topics, with these sequence numbers."""
+    record = [Record(value=b"one", timestamp_ms=NOW_MS)]
+    return ProduceRequest(
+        transactional_id="tx",
+        acks=-1,
+        topic_data=[
+            TopicProduceData(
+                name=topic,
+                partition_data=[
+                    PartitionProduceData(
+                        index=0,
+                        records=encode_batch(
+                            record,
+                            producer_id=who.producer_id,
+                            producer_epoch=who.epoch,
+                            base_sequence=sequence,
+                            attributes=TRANSACTIONAL,
+                        ),
+                    )
+                ],
+            )
+            for topic, sequence in sequences.items()
+        ],
+    )
+
+
+def pipelined(*requests: tuple[Message, int]) -> bytes:
+    """These requests and their versions as the bytes of one write."""
+    return b"".join(
+        b"".join(encode_request(request, version, correlation_id=number, client_id="ada"))
+        for number, (request, version) in enumerate(requests)
+    )
+
+
+def codes_of(answer: bytes) -> list[int]:
+    _, response = decode_response(ProduceResponse, 12, answer)
+    return [one.partition_responses[0].error_code for one in response.responses]
+
+
+def test_a_write_that_adds_a_partition_is_not_overtaken_by_those_after_it(
+    served: ServedNode, client: SocketlessClient
+) -> None:
+    """Within a transaction, as Java's producers send them (KIP-890)."""
+    served.create("j")
+    served.create("x")
+    producer = Producer(served)
+    producer.init()
+    assert producer.write("j", b"zero") == 0
+    who = producer.who
+    writes = [transactional(who, j=1, x=0), transactional(who, j=2), transactional(who, j=3)]
+    client.send_bytes(pipelined(*((write, 12) for write in writes)))
+    answers = client.until_answered(3)
+    assert [codes_of(answer) for answer in answers] == [[0, 0], [0], [0]]
+
+
+def test_a_write_over_another_connection_does_not_overtake_one_that_adds_a_partition(
+    served: ServedNode, client: SocketlessClient
+) -> None:
+    """A producer that has lost its connection goes on with the next one."""
+    served.create("j")
+    served.create("x")
+    producer = Producer(served)
+    producer.init()
+    assert producer.write("j", b"zero") == 0
+    other = SocketlessClient(served)
+
+    async def write_to_both() -> None:  # in one turn of the loop
+        client.deliver(pipelined((transactional(producer.who, j=1, x=0), 12)))
+        other.deliver(pipelined((transactional(producer.who, j=2), 12)))
+
+    served.run(write_to_both())
+    assert codes_of(client.until_answered(1)[0]) == [0, 0]
+    assert codes_of(other.until_answered(1)[0]) == [0]
+
+
+def test_a_request_sees_what_the_one_before_it_has_changed(
+    served: ServedNode, client: SocketlessClient
+) -> None:
+    """The change waits for the disk, the question does not; yet it is asked after it."""
+    client.send_bytes(
+        pipelined(
+            (create_request("new"), 4),
+            (MetadataRequest(topics=None, allow_auto_topic_creation=False), 9),
+        )
+    )
+    _, answer = decode_response(MetadataResponse, 9, client.until_answered(2)[1])
+    assert "new" in [topic.name for topic in answer.topics or []]
+
+
+def test_a_fetch_sees_the_records_written_before_it_on_the_same_connection(
+    served: ServedNode, client: SocketlessClient
+) -> None:
+    served.create()
+    client.send_bytes(pipelined((produce_request(b"a"), 12), (long_poll(0), 12)))
+    _, answer = decode_response(FetchResponse, 12, client.until_answered(2)[1])
+    assert answer.responses[0].partitions[0].high_watermark == 1
+
+
+def test_plain_writes_do_not_wait_for_one_another(serve: Serve, gate: GatedDisk) -> None:
+    """They are appended as they come, and share a sync."""
+    served = serve(disk=gate)
+    (partition,) = served.create().partitions
+    client = SocketlessClient(served)
+    gate.shut()
+    client.send_bytes(pipelined(*[(produce_request(b"a"), 12)] * 5))
+    served.turn()
+    assert partition.log.end_offset == 5
+    assert client.answers() == []
+    gate.open_gate()
+    client.until_answered(5)
+
+
+def test_the_key_of_a_large_request_is_waited_for(served: ServedNode) -> None:
+    """Whether it must wait is in its first bytes, which may come later than its size."""
+    served.create()
+    client = SocketlessClient(served)
+    create = create_request("new")
+    create.topics *= 4_000  # more than the connection's own buffer; named twice, so refused
+    data = pipelined((produce_request(b"a"), 12), (create, 4))
+    start = len(pipelined((produce_request(b"a"), 12)))
+    for cut in (data[: start + 5], data[start + 5 : start + 7], data[start + 7 :]):
+        client.send_bytes(cut)
+    assert [answer[:4] for answer in client.until_answered(2)] == [bytes(4), bytes(3) + b"\1"]

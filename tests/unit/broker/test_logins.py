@@ -34,7 +34,7 @@ from millstream.broker.wire.messages.sasl_handshake import (
 )
 from tests.support.gated_disk import GatedDisk
 from tests.support.served_node import Serve, ServedNode
-from tests.unit.broker.test_connection import Client
+from tests.support.socketless_client import SocketlessClient
 
 PLAIN = {"sasl_mechanisms": ("PLAIN",)}
 
@@ -45,7 +45,7 @@ def served_with_user(serve: Serve, **config: Any) -> ServedNode:
     return served
 
 
-class Visitor(Client):
+class Visitor(SocketlessClient):
     """A client that logs in by PLAIN."""
 
     def __init__(self, served: ServedNode, place: Place | None = None) -> None:

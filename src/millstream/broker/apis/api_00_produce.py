@@ -12,6 +12,7 @@ from millstream.base.errors import MillstreamError, Rejected
 from millstream.broker.handlers import Call, Later, handles
 from millstream.broker.kafka_errors import error_code, error_message
 from millstream.broker.topics import InternalTopic, Topic
+from millstream.broker.transaction_coordinator import WriteTurn
 from millstream.broker.transactions.transaction import (
     Identity,
     NotInThisTransaction,
@@ -46,14 +47,18 @@ Answer = ProduceResponse | Later | None
     versions=range(3, 14),
     refuse=lambda request, code: _refused(request, code),
 )
-def produce(request: ProduceRequest, call: Call) -> Answer | Coroutine[Any, Any, ProduceResponse]:
+def produce(
+    request: ProduceRequest, call: Call
+) -> Answer | Coroutine[Any, Any, ProduceResponse | Later]:
     if request.acks not in (ACKS_NONE, ACKS_LEADER, ACKS_ALL):
         return _refuse_all(request, ErrorCode.INVALID_REQUIRED_ACKS)
     is_transactional = request.transactional_id is not None and request.acks == ACKS_ALL
     if is_transactional and call.version >= ADDS_IMPLICITLY:
         missing = _missing_places(request, call)
         if missing:
-            return _produce_after_adding(request, call, missing)
+            name = request.transactional_id or ""
+            turn = call.transactions(name).queue_write(name)
+            return _produce_after_adding(request, call, missing, turn)
     return _append_all(request, call)
 
 
@@ -86,7 +91,7 @@ def _missing_places(request: ProduceRequest, call: Call) -> dict[Identity, set[P
     missing: dict[Identity, set[Place]] = {}
     name = request.transactional_id or ""
     transactions = call.transactions(name)
-    must_queue = transactions.is_adding(name)
+    must_queue = transactions.has_queued_writes(name)
     for who, place in _places(request, call):
         try:
             transactions.check_write(name, who, place)
@@ -115,21 +120,18 @@ def _places(request: ProduceRequest, call: Call) -> Iterator[tuple[Identity, Pla
 
 
 async def _produce_after_adding(
-    request: ProduceRequest, call: Call, missing: dict[Identity, set[Place]]
-) -> ProduceResponse:
-    for who, places in missing.items():
-        try:
-            await call.transactions(request.transactional_id or "").add(
-                request.transactional_id or "",
-                who,
-                frozenset(places),
-                has_epoch_per_transaction=True,
-            )
-        except MillstreamError as error:
-            return _refuse_all(request, _transaction_code(error, call), error_message(error))
-    answer = _append_all(request, call)
-    if isinstance(answer, Later):
-        answer = await answer.wait()
+    request: ProduceRequest, call: Call, missing: dict[Identity, set[Place]], turn: WriteTurn
+) -> ProduceResponse | Later:
+    name = request.transactional_id or ""
+    with turn:
+        for who, places in missing.items():
+            try:
+                await call.transactions(name).add(
+                    name, who, frozenset(places), has_epoch_per_transaction=True
+                )
+            except MillstreamError as error:
+                return _refuse_all(request, _transaction_code(error, call), error_message(error))
+        answer = _append_all(request, call)
     assert answer is not None  # acks=all
     return answer
 

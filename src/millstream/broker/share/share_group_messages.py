@@ -39,7 +39,7 @@ class ShareGroupOutcome:
     """First store `facts`, then reply.
 
     `ended` are partitions that the group will not come back to: what it has done there is
-    forgotten. Of members that have `left` the sessions are closed.
+    forgotten. `left` are members that are gone; their share sessions go on.
     """
 
     reply: ShareHeartbeatReply | None = None

@@ -141,7 +141,7 @@ class ShareSessions:
             session.advance()
 
     def close(self, key: SessionKey) -> tuple[TopicIdPartition, ...]:
-        """The member said so, or left its group: its partitions, to give back what it holds."""
+        """The member said so, or hung up: its partitions, to give back what it holds."""
         session = self._sessions.pop(key, None)
         return tuple(session.partitions) if session is not None else ()
 

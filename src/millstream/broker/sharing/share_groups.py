@@ -3,7 +3,8 @@
 The rules are pure (`share/share_group.py`). Here what a call has changed is made durable in
 `__consumer_offsets` before anyone hears of it, one timer per group brings its deadlines, and a
 restart finds every group where it was. Which records members hold is `share_partitions.py`'s
-business: it is told of who has left, and of what a group will not come back to.
+business: a member that leaves keeps its share session and its records, for it may still settle
+them (as in Kafka). It gives them back with the last epoch of that session, or its connection.
 """
 
 import asyncio
@@ -59,9 +60,6 @@ logger = logging.getLogger(__name__)
 class SharedRecords(Protocol):
     """What share groups ask of `share_partitions.py`."""
 
-    def member_left(self, group_id: str, member_id: str) -> None:
-        """Others may have what it holds."""
-
     def group_ids(self) -> Iterable[str]:
         """Of every group that has a state."""
 
@@ -77,9 +75,6 @@ class SharedRecords(Protocol):
 
 class NothingShared:
     """Stands in until the records' half is joined to this one."""
-
-    def member_left(self, group_id: str, member_id: str) -> None:
-        pass
 
     def group_ids(self) -> Iterable[str]:
         return ()
@@ -257,8 +252,6 @@ class ShareGroups:
         self, group: CoordinatedShareGroup, outcome: ShareGroupOutcome
     ) -> "asyncio.Future[None]":
         """What follows from an outcome. Done when all that was decided so far is durable."""
-        for member_id in outcome.left:
-            self._records.member_left(group.members.group_id, member_id)
         self._set_timer(group)
         group.unstored |= dict(outcome.facts)
         if group.unstored:

@@ -281,9 +281,6 @@ class SharePartitions:
         if letters or records.has_unsaved_change:
             self._settled(share, partition, letters)
 
-    def member_left(self, group_id: str, member_id: str) -> None:
-        self.close_session(SessionKey(group_id, member_id))
-
     def disconnect(self, connection_id: int) -> None:
         """A session ends with its connection."""
         for member, _ in self.sessions.disconnect(connection_id):
