@@ -48,6 +48,8 @@ def broker_config(settings: BrokerSettings) -> BrokerConfig:
         is_relaxed=settings.durability == "relaxed",
         relaxed_sync_interval_ms=settings.relaxed_sync_interval_ms,
         auto_create_topics=settings.auto_create_topics,
+        auto_create_topics_per_request_max=settings.auto_create_topics_per_request_max,
+        auto_create_partitions_max=settings.auto_create_partitions_max,
         default_partitions=settings.default_partitions,
         segment_bytes=settings.segment_bytes,
         segment_ms=settings.segment_ms,
@@ -177,7 +179,7 @@ def _event_loop() -> Iterator[asyncio.AbstractEventLoop]:
 
 
 def _raise_file_limit() -> None:
-    """Each segment has three files open, each connection one: take what the system gives."""
+    """Half are for the log's files, three for each segment, the others for connections."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(ValueError, OSError):  # some systems name a limit they do not give
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

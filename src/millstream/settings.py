@@ -259,6 +259,18 @@ class BrokerSettings:
         switch(),
         "Whether a topic that a client names for the first time is created.",
     )
+    auto_create_topics_per_request_max: int = setting(
+        100,
+        count(at_least=1, at_most=100_000),
+        "How many topics one request creates by naming them; for more the client asks again, as "
+        "Kafka's clients do by themselves.",
+    )
+    auto_create_partitions_max: int = setting(
+        2_000,
+        count(at_least=1, at_most=1_000_000),
+        "Naming a topic creates it only as long as the broker has no more partitions than this, "
+        "its own among them. Who creates topics by CreateTopics is not bounded by it.",
+    )
     default_partitions: int = setting(
         1,
         count(at_least=1, at_most=10_000),

@@ -65,8 +65,11 @@ class Reader(threading.Thread):
 
 
 @pytest.mark.usefixtures("_switching_often")
-def test_readers_see_each_record_as_it_was_appended(tmp_path: Path) -> None:
-    log = open_log(RealDisk(), tmp_path / "orders-0", CONFIG)
+@pytest.mark.parametrize("open_files_max", [None, 1], ids=["all open", "one open"])
+def test_readers_see_each_record_as_it_was_appended(
+    tmp_path: Path, open_files_max: int | None
+) -> None:
+    log = open_log(RealDisk(open_files_max=open_files_max), tmp_path / "orders-0", CONFIG)
     readers = [Reader(log, stride=stride) for stride in (0, 3, 11)]
     for reader in readers:
         reader.start()

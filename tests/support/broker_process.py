@@ -20,6 +20,10 @@ HURRIED = (
     "from millstream.__main__ import main; from millstream.broker import server; "
     "server.CHECKPOINT_INTERVAL_MS = {}; main()"
 )
+FEW_DESCRIPTORS = (
+    "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, ({0}, {0})); "
+    "from millstream.__main__ import main; main()"
+)
 
 
 class BrokerProcess:
@@ -35,11 +39,14 @@ class BrokerProcess:
         listen: str = "127.0.0.1:0",
         stderr_path: Path | None = None,
         checkpoint_interval_ms: int | None = None,
+        descriptors_max: int | None = None,
     ) -> None:
         self.data_dir = data_dir
         start = ["-m", "millstream"]
         if checkpoint_interval_ms is not None:  # no setting: nobody but a test is in such a hurry
             start = ["-c", HURRIED.format(checkpoint_interval_ms)]
+        if descriptors_max is not None:
+            start = ["-c", FEW_DESCRIPTORS.format(descriptors_max)]
         self._command = [
             sys.executable, *start, "broker",
             "--data", str(data_dir), "--listen", listen, *options,

@@ -260,6 +260,12 @@ class SimulatedFile:
         if not self._inode.is_lossy:
             self._inode.durable = bytes(self._inode.data)
 
+    def keep_open(self) -> None:
+        pass
+
+    def retire(self) -> None:
+        pass
+
     def close(self) -> None:
         pass
 

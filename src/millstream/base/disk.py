@@ -17,6 +17,13 @@ from pathlib import Path
 from typing import Protocol, TypeAlias
 
 from millstream.base.errors import Corrupt, Rejected, Retryable
+from millstream.base.open_files import (
+    NO_DESCRIPTOR_ERRNOS,
+    Descriptor,
+    OpenFiles,
+    ReopenedFile,
+    open_files_possible,
+)
 
 Bytes: TypeAlias = bytes | bytearray | memoryview
 
@@ -24,7 +31,6 @@ Bytes: TypeAlias = bytes | bytearray | memoryview
 IOVEC_MAX = 1024
 # No space, quota exceeded, file too large for the file system: all three heal when space is freed.
 FULL_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-NO_DESCRIPTOR_ERRNOS = frozenset({errno.EMFILE, errno.ENFILE})
 
 
 class DiskFull(Retryable):
@@ -97,6 +103,12 @@ class DiskFile(Protocol):
 
     def sync(self) -> None: ...
 
+    def keep_open(self) -> None:
+        """Call it before the name means another file: this one is read on until it is closed."""
+
+    def retire(self) -> None:
+        """Call it before the name goes: whoever reads it goes on; later on it is `FileGone`."""
+
     def close(self) -> None: ...
 
 
@@ -130,6 +142,12 @@ class Disk(Protocol):
 
 def replace_file(disk: Disk, path: Path, content: bytes) -> None:
     """Swap in a whole new content: after a crash the file holds the old one or the new one."""
+    write_file(disk, path, content)
+    disk.sync_directory(path.parent)
+
+
+def write_file(disk: Disk, path: Path, content: bytes) -> None:
+    """The same, for a caller that syncs the directory later."""
     temporary = path.with_name(path.name + ".tmp")
     file = disk.open(temporary)
     try:
@@ -139,7 +157,6 @@ def replace_file(disk: Disk, path: Path, content: bytes) -> None:
     finally:
         file.close()
     disk.rename(temporary, path)
-    disk.sync_directory(path.parent)
 
 
 def read_file(disk: Disk, path: Path) -> bytes | None:
@@ -153,45 +170,34 @@ def read_file(disk: Disk, path: Path) -> bytes | None:
         file.close()
 
 
-class _Descriptor:
-    """A file descriptor that is closed when its last user lets go of it.
-
-    One thread may read a file that another one closes. The reader holds this object, so that the
-    number cannot be given to a new file while it is in use.
-    """
-
-    __slots__ = ("number",)
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-
-    def __del__(self) -> None:
-        os.close(self.number)
-
-
-class RealFile:
+class RealFile(ReopenedFile):
     """A `DiskFile` on the operating system."""
 
-    __slots__ = ("_descriptor", "_sync_failure", "_sync_turn", "path", "size")
+    __slots__ = ("_sync_failure", "_sync_turn", "size")
 
-    def __init__(self, path: Path, *, must_exist: bool = False) -> None:
-        self.path = path
-        creates = 0 if must_exist else os.O_CREAT
-        number = os.open(path, os.O_RDWR | creates | os.O_CLOEXEC, 0o644)
-        self._descriptor: _Descriptor | None = _Descriptor(number)
-        self.size = os.fstat(number).st_size
+    def __init__(
+        self, path: Path, *, must_exist: bool = False, open_files: OpenFiles | None = None
+    ) -> None:
+        if open_files is None:
+            open_files = OpenFiles(open_files_possible())
+        super().__init__(path, open_files, creates=not must_exist)
+        descriptor = self._to_read()  # by name: it is closed when nobody holds it
+        self.size = os.fstat(descriptor.number).st_size
         self._sync_turn = threading.Lock()
         self._sync_failure: DiskFailed | None = None
 
-    def _opened(self) -> _Descriptor:
-        descriptor = self._descriptor
-        if descriptor is None:
-            error = OSError(errno.EBADF, "closed")
-            raise DiskFailed(path=self.path, action="use of a closed file", error=error)
-        return descriptor
+    def _open_again(self) -> Descriptor:
+        try:
+            return super()._open_again()
+        except FileNotFoundError as error:
+            raise FileGone(path=self.path) from error
+        except OSError as error:
+            _raise_if_it_heals(self.path, error)
+            action = "use of a closed file" if error.errno == errno.EBADF else "opening it again"
+            raise DiskFailed(path=self.path, action=action, error=error) from error
 
     def append(self, chunks: Sequence[Bytes]) -> None:
-        start, descriptor = self.size, self._opened()
+        start, descriptor = self.size, self._to_write()
         try:
             for first in range(0, len(chunks), IOVEC_MAX):
                 self._append_some(descriptor, chunks[first : first + IOVEC_MAX])
@@ -200,8 +206,10 @@ class RealFile:
             if error.errno in FULL_ERRNOS:
                 raise DiskFull(path=self.path) from error
             raise DiskFailed(path=self.path, action="write", error=error) from error
+        finally:
+            self._note_written()
 
-    def _append_some(self, descriptor: _Descriptor, chunks: Sequence[Bytes]) -> None:
+    def _append_some(self, descriptor: Descriptor, chunks: Sequence[Bytes]) -> None:
         wanted = sum(map(len, chunks))
         written = os.pwritev(descriptor.number, chunks, self.size)
         self.size += written
@@ -212,7 +220,7 @@ class RealFile:
                 self.size += count
                 rest = rest[count:]
 
-    def _undo_append(self, descriptor: _Descriptor, start: int) -> None:
+    def _undo_append(self, descriptor: Descriptor, start: int) -> None:
         # If even this fails, bytes past `size` stay behind: the next append overwrites
         # them, and recovery cuts them off as a torn tail.
         self.size = start
@@ -220,7 +228,7 @@ class RealFile:
             os.ftruncate(descriptor.number, start)
 
     def read(self, position: int, size: int) -> Bytes:
-        descriptor = self._opened()
+        descriptor = self._to_read()
         try:
             data = os.pread(descriptor.number, size, position)
             while len(data) < size:
@@ -233,7 +241,7 @@ class RealFile:
             raise DiskFailed(path=self.path, action="read", error=error) from error
 
     def read_cached(self, position: int, size: int) -> Bytes | None:
-        descriptor = self._opened()
+        descriptor = self._to_read()
         size = max(0, min(size, self.size - position))
         buffer = bytearray(size)
         try:
@@ -251,28 +259,31 @@ class RealFile:
         self.append([data])
 
     def truncate(self, size: int) -> None:
+        descriptor = self._to_write()
         with _translated(self.path, "truncate"):
-            os.ftruncate(self._opened().number, size)
+            os.ftruncate(descriptor.number, size)
         self.size = size
+        self._note_written()
 
     def sync(self) -> None:
+        self.sync_opened(self._descriptor or self._open_again())
+
+    def sync_opened(self, descriptor: Descriptor) -> None:
         """One at a time, and never again after a failure.
 
         The kernel tells of lost pages once per open file: of two syncs at the same time one
         could succeed although the other has just been told.
         """
-        descriptor = self._opened()
         with self._sync_turn:
             if self._sync_failure is None:
+                writes = self._writes_done
                 try:
                     os.fdatasync(descriptor.number)
+                    self._note_synced(writes)
                 except OSError as error:
                     self._sync_failure = DiskFailed(path=self.path, action="sync", error=error)
             if self._sync_failure is not None:
                 raise self._sync_failure
-
-    def close(self) -> None:
-        self._descriptor = None
 
 
 @contextlib.contextmanager
@@ -303,16 +314,20 @@ def _raise_if_it_heals(path: Path, error: OSError) -> None:
 
 
 class RealDisk:
-    """A `Disk` on the operating system."""
+    """A `Disk` on the operating system, which has at most so many files open at one time."""
+
+    def __init__(self, *, open_files_max: int | None = None) -> None:
+        limit = open_files_possible() if open_files_max is None else open_files_max
+        self.open_files = OpenFiles(limit)
 
     def open(self, path: Path) -> DiskFile:
         with _refused(path):
-            return RealFile(path)
+            return RealFile(path, open_files=self.open_files)
 
     def open_existing(self, path: Path) -> DiskFile:
         with _refused(path):
             try:
-                return RealFile(path, must_exist=True)
+                return RealFile(path, must_exist=True, open_files=self.open_files)
             except FileNotFoundError as error:
                 raise FileGone(path=path) from error
 
@@ -340,7 +355,7 @@ class RealDisk:
 
     def sync_directory(self, path: Path) -> None:
         with _translated(path, "sync of the directory"):
-            fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            fd = self.open_files.open(path, os.O_RDONLY | os.O_DIRECTORY)
             try:
                 os.fsync(fd)
             finally:

@@ -37,6 +37,8 @@ class BrokerConfig:
     is_relaxed: bool = False
     relaxed_sync_interval_ms: int = 1_000
     auto_create_topics: bool = True
+    auto_create_topics_per_request_max: int = 100
+    auto_create_partitions_max: int = 2_000
     default_partitions: int = 1
     segment_bytes: int = 1 << 30
     segment_ms: int = 7 * DAY_MS

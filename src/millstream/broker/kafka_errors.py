@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from millstream.base.disk import DiskFailed, DiskFull, TooManyOpenFiles, Unwritable
+from millstream.base.disk import DiskFailed, DiskFull, FileGone, TooManyOpenFiles, Unwritable
 from millstream.base.errors import Corrupt, MillstreamError, Rejected, Retryable
 from millstream.broker.access.permit import (
     ClusterDenied,
@@ -10,6 +10,7 @@ from millstream.broker.access.permit import (
     TopicDenied,
     TransactionalIdDenied,
 )
+from millstream.broker.auto_creation import NotYetCreated, TooManyPartitions
 from millstream.broker.share.acknowledgement import NotAcquired
 from millstream.broker.share.share_group import NoShareGroup, NotShared, ShareGroupNotEmpty
 from millstream.broker.share.share_sessions import (
@@ -57,6 +58,8 @@ KAFKA_ERROR_CODES: Mapping[type[MillstreamError], ErrorCode] = {
     DamagedSegment: ErrorCode.CORRUPT_MESSAGE,
     UnknownTopic: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     UnknownPartition: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    NotYetCreated: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    TooManyPartitions: ErrorCode.POLICY_VIOLATION,
     UnknownTopicId: ErrorCode.UNKNOWN_TOPIC_ID,
     BatchTooLarge: ErrorCode.MESSAGE_TOO_LARGE,
     InvalidTopicName: ErrorCode.INVALID_TOPIC_EXCEPTION,
@@ -88,6 +91,7 @@ KAFKA_ERROR_CODES: Mapping[type[MillstreamError], ErrorCode] = {
     DiskFailed: ErrorCode.KAFKA_STORAGE_ERROR,
     Unwritable: ErrorCode.KAFKA_STORAGE_ERROR,
     TooManyOpenFiles: ErrorCode.KAFKA_STORAGE_ERROR,
+    FileGone: ErrorCode.KAFKA_STORAGE_ERROR,
     TopicDenied: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
     GroupDenied: ErrorCode.GROUP_AUTHORIZATION_FAILED,
     ClusterDenied: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,

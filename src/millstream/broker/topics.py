@@ -10,7 +10,7 @@ import json
 import logging
 import re
 import uuid
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -48,7 +48,7 @@ INTERNAL_TOPIC_IDS: Mapping[str, bytes] = {
 
 TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 TOPIC_NAME_LENGTH_MAX = 249
-PARTITIONS_MAX = 10_000  # per topic; each has open files
+PARTITIONS_MAX = 10_000  # per topic
 
 # From a configuration to what it shall become.
 OverridesChange: TypeAlias = Callable[[dict[str, str]], dict[str, str]]
@@ -127,6 +127,25 @@ def check_topic_name(name: str) -> None:
         raise InvalidTopicName(name=name, reason="only a-z, A-Z, 0-9, '.', '_' and '-' are allowed")
 
 
+def _flat(name: str) -> str:
+    return name.replace(".", "_")
+
+
+@contextlib.asynccontextmanager
+async def others_in_turn() -> AsyncIterator[None]:
+    """A piece of a long work on the disk: afterwards others have the loop for as long as it took.
+
+    A turn of the loop alone would not do. What others ask for takes several, and after each of
+    them they would wait for the next piece.
+    """
+    loop = asyncio.get_running_loop()
+    started = loop.time()
+    yield
+    await asyncio.sleep(0)  # uvloop looks at the clock once in each turn
+    if (spent := loop.time() - started) > 0:
+        await asyncio.sleep(spent)
+
+
 async def _nothing_else(name: str) -> None:
     pass
 
@@ -185,6 +204,7 @@ class Topics:
         self.settings = broker_defaults(config)
         self.broker_overrides: dict[str, str] = {}
         self._by_name: dict[str, Topic] = {}
+        self._by_flat_name: dict[str, str] = {}
         self._by_id: dict[bytes, Topic] = {}
         self._unfinished: list[str] = []
         # One change at a time: each starts from what the one before it has left.
@@ -207,6 +227,11 @@ class Topics:
 
     def __contains__(self, name: str) -> bool:
         return name in self._by_name
+
+    @property
+    def partition_count(self) -> int:
+        """Of all topics, the broker's own among them."""
+        return len(self._directory.logs)
 
     def named(self, name: str) -> Topic:
         topic = self._by_name.get(name)
@@ -248,11 +273,10 @@ class Topics:
 
     def _check_collision(self, name: str) -> None:
         """Kafka's metric names do not tell '.' from '_', so it refuses names that differ there."""
-        flat = name.replace(".", "_")
-        for other in self._by_name:
-            if other.replace(".", "_") == flat:
-                reason = f"differs from topic {other!r} only in '.' and '_'"
-                raise InvalidTopicName(name=name, reason=reason)
+        other = self._by_flat_name.get(_flat(name))
+        if other is not None:
+            reason = f"differs from topic {other!r} only in '.' and '_'"
+            raise InvalidTopicName(name=name, reason=reason)
 
     def _check_count(self, name: str, count: int) -> None:
         if count < 1:
@@ -291,17 +315,19 @@ class Topics:
     async def _grow(self, topic: Topic, partition_count: int) -> None:
         """Add partitions up to `partition_count`, durably, or nothing."""
         before = len(topic.partitions)
-        self._check_strays(topic.name, before, partition_count)
+        await self._check_strays(topic.name, before, partition_count)
         try:
             opened = []
             for number in range(before, partition_count):
-                opened += self._open_partitions(topic, number, number + 1)
-                await asyncio.sleep(0)  # each needs a few syncs: let others have their turn
+                async with others_in_turn():  # each needs a few syncs
+                    opened += self._open_partitions(topic, number, number + 1)
+            self._directory.sync_names()
             await self._put(topic.name, topic.to_json(partition_count=partition_count))
         except MillstreamError:
             for number in range(before, partition_count):
-                with contextlib.suppress(MillstreamError):  # what stays is empty, and no topic's
-                    self._discard(topic.name, number, number + 1)
+                async with others_in_turn():
+                    with contextlib.suppress(MillstreamError):  # what stays is empty, no topic's
+                        self._discard(topic.name, number, number + 1)
             raise
         topic.partitions += opened
 
@@ -314,13 +340,14 @@ class Topics:
             await self._put_deletion(topic.name, record)
             self._by_name.pop(topic.name)
             self._by_id.pop(topic.id)
+            self._by_flat_name.pop(_flat(topic.name), None)
             self.when_changed(topic.name)
             for partition in topic.partitions:
                 partition.close(UnknownTopic(topic=topic.name))
             await self.when_closed(topic)
             for number in range(count):
-                self._directory.delete_partition((topic.name, number))
-                await asyncio.sleep(0)  # each takes some file operations: let others go on
+                async with others_in_turn():  # each takes some file operations
+                    self._directory.delete_partition((topic.name, number))
             self._directory.forget_offsets(topic.name)
             await self._finish_deletion(topic.name)
 
@@ -419,18 +446,18 @@ class Topics:
         for number in range(first, end):
             key = (topic.name, number)
             log = self._directory.open_partition(
-                key, config, topic_id=topic.id, now_ms=self._now_ms()
+                key, config, topic_id=topic.id, now_ms=self._now_ms(), must_sync_name=False
             )
             opened.append(ServedPartition(key, log))
         return opened
 
-    def _check_strays(self, name: str, first: int, end: int) -> None:
+    async def _check_strays(self, name: str, first: int, end: int) -> None:
         """A new partition must not find the records of another one in its directory."""
-        there = set(self._directory.partitions_on_disk())
         for number in range(first, end):
-            key = (name, number)
-            if key in there and not self._directory.remove_if_empty(key):
-                raise StrayPartition(path=self._directory.directory_of(key))
+            async with others_in_turn():
+                key = (name, number)
+                if self._directory.has(key) and not self._directory.remove_if_empty(key):
+                    raise StrayPartition(path=self._directory.directory_of(key))
 
     def _discard(self, name: str, first: int, end: int) -> None:
         for number in range(first, end):
@@ -439,6 +466,7 @@ class Topics:
 
     def _show(self, topic: Topic) -> None:
         self._by_name[topic.name] = topic
+        self._by_flat_name[_flat(topic.name)] = topic.name
         self._by_id[topic.id] = topic
 
     def show_internal(self, name: str, partition: ServedPartition) -> None:
@@ -455,6 +483,7 @@ class Topics:
         for key, value in self._state:
             if key.startswith(TOPIC_KEY):
                 self._load_topic(key.removeprefix(TOPIC_KEY).decode(), value)
+        self._directory.sync_names()
         self._warn_of_strays()
 
     def _load_broker_config(self, name: str, value: bytes) -> None:

@@ -42,17 +42,17 @@ class EntryTable:
 
     def __init__(self, entry: struct.Struct, file: DiskFile, *, is_growing: bool) -> None:
         self._entry = entry
-        self._file = file
+        self.file = file
         self._growing = bytearray(file.read(0, file.size)) if is_growing else None
 
     def __len__(self) -> int:
         growing = self._growing  # once: another thread may freeze it meanwhile
-        size = self._file.size if growing is None else len(growing)
+        size = self.file.size if growing is None else len(growing)
         return size // self._entry.size
 
     @property
     def path(self) -> Path:
-        return self._file.path
+        return self.file.path
 
     @property
     def size_bytes(self) -> int:
@@ -60,13 +60,13 @@ class EntryTable:
 
     @property
     def is_whole(self) -> bool:
-        return self._file.size % self._entry.size == 0
+        return self.file.size % self._entry.size == 0
 
     def __getitem__(self, number: int) -> tuple[int, int]:
         growing = self._growing
         at = number * self._entry.size
         if growing is None:
-            first, second = self._entry.unpack(self._file.read(at, self._entry.size))
+            first, second = self._entry.unpack(self.file.read(at, self._entry.size))
         else:
             first, second = self._entry.unpack_from(growing, at)
         return first, second
@@ -102,15 +102,12 @@ class EntryTable:
     def save(self) -> None:
         """Write what grew in memory to the file and sync it."""
         if self._growing is not None:
-            self._file.overwrite(self._growing)
-            self._file.sync()
+            self.file.overwrite(self._growing)
+            self.file.sync()
 
     def freeze(self) -> None:
         """From now on read entries from the file; `save` came before."""
         self._growing = None
-
-    def close(self) -> None:
-        self._file.close()
 
 
 class OffsetMark(NamedTuple):

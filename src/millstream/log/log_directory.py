@@ -31,6 +31,7 @@ from millstream.base.disk import (
     RealDisk,
     Unwritable,
     replace_file,
+    write_file,
 )
 from millstream.base.errors import Corrupt, MillstreamError, Rejected
 from millstream.log.checked_files import load_checked, save_checked
@@ -107,6 +108,7 @@ class LogDirectory:
         self.path = path
         self.disk = disk or RealDisk()
         self.logs: dict[Partition, PartitionLog] = {}
+        self._has_new_names = False
         self._lock = self._take_lock(path)
         try:
             self.cluster_id, self.epoch = self._take_over()
@@ -193,13 +195,28 @@ class LogDirectory:
                 found.append((match[1], int(match[2])))
         return sorted(found)
 
+    def has(self, partition: Partition) -> bool:
+        """Whether the partition has a directory, opened or not."""
+        return self.disk.exists(self.directory_of(partition))
+
     def open_partition(
-        self, partition: Partition, config: LogConfig, *, topic_id: bytes, now_ms: int
+        self,
+        partition: Partition,
+        config: LogConfig,
+        *,
+        topic_id: bytes,
+        now_ms: int,
+        must_sync_name: bool = True,
     ) -> PartitionLog:
-        """Open a partition's log, recovering it if need be; create it if it is new."""
+        """Open a partition's log, recovering it if need be; create it if it is new.
+
+        Without `must_sync_name` the caller calls `sync_names` before anything is written to it.
+        """
         directory = self.directory_of(partition)
         if not self.disk.exists(directory / PARTITION_METADATA_FILE):
             self._create_partition(directory, topic_id)
+            if must_sync_name:
+                self.sync_names()
         log = PartitionLog(
             self.disk,
             directory,
@@ -214,10 +231,17 @@ class LogDirectory:
         return log
 
     def _create_partition(self, directory: Path, topic_id: bytes) -> None:
+        """Its log makes the names in it durable, `sync_names` its own."""
+        self._has_new_names = True
         self.disk.make_directory(directory)
-        self.disk.sync_directory(self.path)
         text = f"version: 0\ntopic_id: {id_to_text(topic_id)}"
-        replace_file(self.disk, directory / PARTITION_METADATA_FILE, text.encode())
+        write_file(self.disk, directory / PARTITION_METADATA_FILE, text.encode())
+
+    def sync_names(self) -> None:
+        """Make the names of new partitions durable."""
+        if self._has_new_names:
+            self.disk.sync_directory(self.path)
+            self._has_new_names = False
 
     def delete_records(self, partition: Partition, before_offset: int) -> None:
         """Hide the records below `before_offset`, durably, and free their segments."""
@@ -237,7 +261,9 @@ class LogDirectory:
 
         Its files are not closed here: a thread may still read one. The last reader closes it.
         """
-        self.logs.pop(partition, None)
+        log = self.logs.pop(partition, None)
+        if log is not None:
+            log.retire()
         directory = self.directory_of(partition)
         if self.disk.exists(directory):
             front = directory.name[:DELETED_FRONT_LENGTH_MAX]

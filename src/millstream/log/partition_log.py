@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from millstream.base.disk import Disk, DiskFailed, DiskFile, DiskFull
+from millstream.base.disk import Disk, DiskFailed, DiskFile, DiskFull, FileGone
 from millstream.base.errors import MillstreamError, Rejected, Retryable
 from millstream.base.offsets import OffsetRange
 from millstream.log.compaction_filter import CHECKED_RATIO_MAX, check_keys
@@ -496,7 +496,14 @@ class PartitionLog:
         if offset < segments[0].base_offset:  # dropped just now
             raise OffsetOutOfRange(partition=self.name, offset=offset, available=self.available)
         for segment in segments[segment_number(segments, offset) :]:
-            span = segment.read(offset, bytes_max=bytes_max, must_not_block=must_not_block)
+            try:
+                span = segment.read(offset, bytes_max=bytes_max, must_not_block=must_not_block)
+            except FileGone as error:
+                if offset >= self.start_offset:
+                    raise
+                raise OffsetOutOfRange(  # dropped meanwhile
+                    partition=self.name, offset=offset, available=self.available
+                ) from error
             if span and segment is not segments[-1] and not has_records(span):
                 empty = span  # what compaction left; a client makes more of what comes behind it
                 continue
@@ -578,6 +585,7 @@ class PartitionLog:
             for segment in dropped:
                 logger.info("%s: deleted, offsets %d to %d", segment.log.path, segment.base_offset,
                             segment.end_offset - 1)  # fmt: skip
+                segment.retire()
                 path = self.directory / segment_name(segment.base_offset)
                 for suffix in (*SEGMENT_SUFFIXES, *TXN_INDEX_SUFFIXES, SNAPSHOT_SUFFIX):
                     self._remove_if_there(path.with_suffix(suffix))
@@ -601,6 +609,9 @@ class PartitionLog:
         if self.failure is not None or base_offset not in starts or end_offset not in ends:
             return None
         assert self._swap is None, "one swap at a time"
+        for segment in closed:
+            if base_offset <= segment.base_offset < end_offset:
+                segment.keep_open()
         opener = SegmentOpener(self._disk, self.directory, self.config, self.epochs, now_ms)
         swap = Swap(self._disk, self.directory, base_offset, end_offset)
         self._swap = SwapJob(swap, opener)
@@ -617,6 +628,11 @@ class PartitionLog:
         self._drop_hidden()
 
     # --- close and delete ---------------------------------------------------------------------
+
+    def retire(self) -> None:
+        """Its files are about to go. They are not closed here: a thread may still read one."""
+        for segment in self._segments:
+            segment.retire()
 
     def close(self, *, now_ms: int) -> bool:
         """Make everything durable and close the files; False if that is not possible any more."""

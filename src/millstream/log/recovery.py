@@ -69,9 +69,10 @@ def open_log(
     """Everything that a PartitionLog holds, as found on disk; an empty directory starts a log."""
     epochs = LeaderEpochs()
     are_known = load_epochs(disk, directory, epochs)
+    is_new = not synced_offset and not any(LOG_SUFFIX in name for name in disk.names(directory))
     segments = SegmentOpener(disk, directory, config, epochs, now_ms).open_segments(start_offset)
     active = segments[-1]
-    if not (was_closed_cleanly and is_as_closed(active)):
+    if not (is_new or (was_closed_cleanly and is_as_closed(active))):
         if active.size_bytes > SLOW_RECOVERY_BYTES:
             mebibytes = active.size_bytes >> 20
             logger.warning("%s: checking %d MiB after a crash", active.log.path, mebibytes)

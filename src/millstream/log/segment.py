@@ -7,7 +7,8 @@ It does not know about producers, retention or who reads.
 
 The loop that owns a segment appends to it; other threads may read it at the same time, without
 locks. What they read is complete before it is shown: `visible_bytes` only grows, an index entry
-is whole once its table counts it, and files stay open until the last reader lets go of them.
+is whole once its table counts it, and a file that is read stays open until the last reader lets
+go of it.
 """
 
 import dataclasses
@@ -194,10 +195,23 @@ class Segment:
         self.mark_missing(end_offset - 1)
         self.seal()
 
+    def keep_open(self) -> None:
+        """Another segment is about to get its names."""
+        for file in self._files:
+            file.keep_open()
+
+    def retire(self) -> None:
+        """Its files are about to go."""
+        for file in self._files:
+            file.retire()
+
     def close(self) -> None:
-        self.log.close()
-        self.offsets.close()
-        self.times.close()
+        for file in self._files:
+            file.close()
+
+    @property
+    def _files(self) -> tuple[DiskFile, ...]:
+        return self.log, self.offsets.file, self.times.file
 
     # --- read ---------------------------------------------------------------------------------
 

@@ -1,13 +1,17 @@
 # Metadata, versions 0-13.
 #   Does:     this node as the only broker, leader and controller; topics by name or id; creates
-#             unknown topics where the client and the settings allow it.
+#             unknown topics where the client and the settings allow it (auto_creation.py).
+
+import asyncio
+from collections.abc import Sequence
 
 from millstream.base.errors import MillstreamError
 from millstream.broker.apis.api_60_describe_cluster import operations_on_cluster
+from millstream.broker.auto_creation import AutoCreation
 from millstream.broker.handlers import Call, handles
 from millstream.broker.kafka_errors import error_code
 from millstream.broker.security.acls import ResourceType
-from millstream.broker.topics import Topic, TopicExists, UnknownTopic
+from millstream.broker.topics import Topic, UnknownTopic
 from millstream.broker.wire import ZERO_UUID, ApiKey, ErrorCode
 from millstream.broker.wire.messages.metadata import (
     MetadataRequest,
@@ -18,6 +22,9 @@ from millstream.broker.wire.messages.metadata import (
     MetadataResponseTopic,
 )
 
+# So many topics of one request are looked up before others have their turn.
+LOOKED_UP_AT_ONCE = 1_000
+
 
 @handles(ApiKey.METADATA, versions=range(14))
 async def metadata(request: MetadataRequest, call: Call) -> MetadataResponse:
@@ -27,7 +34,7 @@ async def metadata(request: MetadataRequest, call: Call) -> MetadataResponse:
         topics = [_describe(topic, call) for topic in call.topics]
     else:
         may_create = request.allow_auto_topic_creation or call.version < 4
-        topics = [await _find(wanted, may_create, call) for wanted in request.topics or ()]
+        topics = await _find_all(request.topics or (), may_create, call)
     if request.include_topic_authorized_operations:
         for topic in topics:
             _tell_operations(topic, call)
@@ -52,30 +59,35 @@ def _tell_operations(topic: MetadataResponseTopic, call: Call) -> None:
         topic.topic_authorized_operations = operations
 
 
+async def _find_all(
+    wanted: Sequence[MetadataRequestTopic], may_create: bool, call: Call
+) -> list[MetadataResponseTopic]:
+    creation = AutoCreation(call) if may_create and call.node.config.auto_create_topics else None
+    found = []
+    for number, one in enumerate(wanted, start=1):
+        found.append(await _find(one, creation, call))
+        if number % LOOKED_UP_AT_ONCE == 0:
+            await asyncio.sleep(0)
+    return found
+
+
 async def _find(
-    wanted: MetadataRequestTopic, may_create: bool, call: Call
+    wanted: MetadataRequestTopic, creation: AutoCreation | None, call: Call
 ) -> MetadataResponseTopic:
     topics = call.topics
     try:
         try:
             return _describe(topics.find(wanted.name or "", wanted.topic_id), call)
         except UnknownTopic:
-            if not (may_create and call.node.config.auto_create_topics):
+            if creation is None:
                 raise
-            return _describe(await _create(wanted.name or "", call), call)
+            return _describe(await creation.create(wanted.name or ""), call)
     except MillstreamError as error:
         # Before version 12 the name could not be null.
         name = wanted.name if call.version >= 12 else wanted.name or ""
         return MetadataResponseTopic(
             error_code=error_code(error), name=name, topic_id=wanted.topic_id
         )
-
-
-async def _create(name: str, call: Call) -> Topic:
-    try:
-        return await call.topics.create(name, call.node.config.default_partitions, {})
-    except TopicExists:  # another request was faster
-        return call.topics.named(name)
 
 
 def _describe(topic: Topic, call: Call) -> MetadataResponseTopic:

@@ -1,0 +1,78 @@
+"""Topics that clients name for the first time: how many one request creates, and how many in all.
+
+A client that names thousands of topics gets the first of them; for the others it asks again, as
+Kafka's clients do by themselves for a topic that is not there yet. A broker that has many
+partitions already creates topics only for who says so (CreateTopics).
+"""
+
+import logging
+
+from millstream.base.errors import Rejected, Retryable
+from millstream.broker.handlers import Call
+from millstream.broker.topics import Topic, TopicExists
+
+logger = logging.getLogger(__name__)
+
+NO_MORE = (
+    "new topics are not created for their first use (auto_create_partitions_max); create them "
+    "(millstream topics create), or raise the limit"
+)
+NOT_ALL = (
+    "a request names more new topics than one may create (auto_create_topics_per_request_max); the "
+    "others come with the client's next requests"
+)
+
+
+class NotYetCreated(Retryable):
+    def __init__(self, *, topic: str, limit: int) -> None:
+        super().__init__(
+            f"topic {topic!r} is not created by this request, which names many new ones "
+            f"(auto_create_topics_per_request_max={limit}); ask again"
+        )
+        self.topic, self.limit = topic, limit
+
+
+class TooManyPartitions(Rejected):
+    def __init__(self, *, topic: str, limit: int) -> None:
+        super().__init__(
+            f"topic {topic!r} is not created for its first use: there are many partitions already "
+            f"(auto_create_partitions_max={limit}); create it (millstream topics create), or raise "
+            "the limit"
+        )
+        self.topic, self.limit = topic, limit
+
+
+class AutoCreation:
+    """What one request creates."""
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
+        self._config = call.node.config
+        self._created = 0
+
+    async def create(self, name: str) -> Topic:
+        """The topic, or why there is none."""
+        topics, partitions = self._call.topics, self._config.default_partitions
+        try:
+            topics.check_new(name, partitions, {})
+            self._check_room(name, partitions)
+            self._created += 1
+            return await topics.create(name, partitions, {})
+        except TopicExists:  # another request was faster
+            return topics.named(name)
+
+    def _check_room(self, name: str, partitions: int) -> None:
+        in_all = self._config.auto_create_partitions_max
+        if self._call.node.topics.partition_count + partitions > in_all:
+            self._complain(NO_MORE)
+            raise TooManyPartitions(topic=name, limit=in_all)
+        at_once = self._config.auto_create_topics_per_request_max
+        if self._created >= at_once:
+            self._complain(NOT_ALL)
+            raise NotYetCreated(topic=name, limit=at_once)
+
+    def _complain(self, reason: str) -> None:
+        """One line, however many topics and requests there are."""
+        peer = self._call.peer
+        if line := self._call.node.complaints.about(peer.host, reason):
+            logger.warning("client %s: %s", peer, line)
