@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from enum import StrEnum
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,8 @@ from millstream.eventsourcing.command_calls import call_of
 from millstream.eventsourcing.query import Query
 from millstream.schemas.declaration import schema_of
 from millstream.views.stores.sqlite.file import SqliteStore
+from millstream.web.keyed_publisher import KeyedPublisher
+from millstream.web.topic_requests import PRINTER
 from tests.support import byte_search, guesses, key_thief
 from tests.support.batches import read_span
 
@@ -262,3 +265,24 @@ def test_no_length_tells_one_value_from_another(clinics: tuple[Clinic, Clinic]) 
     assert all(one[f"clinic.{topic}-0"] for topic in topics)
     assert one["births"]
     assert one == other
+
+
+def test_rows_that_were_published_under_a_key_are_not_found_by_trying(tmp_path: Path) -> None:
+    """The rows may be deleted long before the record of the key."""
+    body = b'{"patient":"ada","born":"1984-07-13"}'
+    with ms.Broker(data_dir=tmp_path / "log") as broker:
+        publisher = KeyedPublisher(
+            "clinic",
+            lambda: {"bootstrap.servers": broker.bootstrap},
+            keep_ms=100_000,
+            bytes_max=1 << 20,
+            now_ms=lambda: 0,
+        )
+        publisher.publish("a-key", PRINTER.print_of(body), "births", [Record(value=body)])
+        publisher.close()
+    texts = [text for _, text in byte_search.texts_in(tmp_path)]
+    assert any(b"a-key" in text for text in texts)
+    candidates = {"born": [body, json.dumps(json.loads(body)).encode()]}
+    formerly = guesses.pieces_in([sha256(body).hexdigest().encode()])
+    assert guesses.found_by_trying(candidates, formerly, []) == {"born"}  # the control
+    assert guesses.found_by_trying(candidates, guesses.pieces_in(texts), []) == set()
