@@ -50,6 +50,7 @@ if TYPE_CHECKING:
 # What a client of librdkafka is told that Spark's tasks choose for themselves.
 NOT_FOR_TASKS = ("bootstrap.servers", "log_level")
 JOBS_DIRECTORY = "jobs"
+SCRATCH_DIRECTORY = "scratch"
 
 
 class JobsFailed(Rejected):
@@ -391,6 +392,7 @@ class Jobs:
                 settings=dict(settings.conf),
                 quick_start=settings.quick_start,
                 log_level=settings.log_level,
+                scratch=self._data.absolute() / SCRATCH_DIRECTORY,
             )
         return self._session
 

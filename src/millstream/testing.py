@@ -101,11 +101,11 @@ def folded(kind: type[AggregateT], *events: object) -> AggregateT:
 
 
 def forgotten(event: EventT) -> EventT:
-    """The event as it is read when everybody in it was forgotten. None was not sealed: it stays."""
+    """The event as it is read when everybody in it was forgotten."""
     from millstream.eventsourcing.declared_event import facts_of
-    from millstream.eventsourcing.personal import FORGOTTEN, personal_fields
+    from millstream.eventsourcing.personal import FORGOTTEN, is_about_somebody, personal_fields
 
     facts = facts_of(type(event))
     fields = personal_fields(type(event), None if facts is None else facts.subject)
-    gone = {one.name: FORGOTTEN for one in fields if getattr(event, one.name) is not None}
+    gone = {one.name: FORGOTTEN for one in fields if is_about_somebody(one, vars(event))}
     return cast(EventT, dataclasses.replace(cast(Any, event), **gone))

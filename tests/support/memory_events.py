@@ -15,7 +15,13 @@ import msgspec
 from millstream.eventsourcing.event_store import EventStore
 from millstream.eventsourcing.partition_state import SeenCommand
 from millstream.eventsourcing.staging import CommandIdReused, WrongVersion
-from millstream.eventsourcing.stored_event import Command, NewEvent, Receipt, StoredEvent
+from millstream.eventsourcing.stored_event import (
+    Command,
+    NewEvent,
+    Receipt,
+    StoredEvent,
+    are_different,
+)
 
 BEGINNING = datetime(2026, 11, 18, tzinfo=UTC)
 
@@ -73,7 +79,7 @@ class MemoryEvents:
         version = self.version(stream)
         if command is not None and command.id in self._commands:
             known, repeat = self._commands[command.id]
-            if (known.print, repeat.stream) != (command.print, stream):
+            if repeat.stream != stream or are_different(known.print, command.print):
                 seen = SeenCommand(known.print, repeat.stream, 1, 1)
                 raise CommandIdReused(id=command.id, stream=stream, seen=seen)
             return repeat

@@ -35,7 +35,7 @@ class PlainKeys:
     def open_passing(self, text: str, *, place: str) -> bytes | None:
         raise NotImplementedError
 
-    def print_of(self, data: bytes) -> bytes:
+    def print_of(self, data: bytes) -> str:
         raise NotImplementedError
 
     def forget(self, subject: str) -> None:

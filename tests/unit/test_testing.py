@@ -53,7 +53,7 @@ ADA = Joined("ada", "ada@x.org")
 
 
 def test_an_event_can_be_seen_as_it_is_when_its_subject_was_forgotten() -> None:
-    assert forgotten(ADA) == Joined("ada", FORGOTTEN, None)
+    assert forgotten(ADA) == Joined("ada", FORGOTTEN, FORGOTTEN)
     assert folded(Member, ADA, forgotten(ADA)).email is FORGOTTEN
     assert list(folded(Member, ADA).leave()) == [ADA]
 

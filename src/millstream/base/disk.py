@@ -31,6 +31,7 @@ Bytes: TypeAlias = bytes | bytearray | memoryview
 IOVEC_MAX = 1024
 # No space, quota exceeded, file too large for the file system: all three heal when space is freed.
 FULL_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+PRIVATE_MODE = 0o700
 
 
 class DiskFull(Retryable):
@@ -311,6 +312,14 @@ def _raise_if_it_heals(path: Path, error: OSError) -> None:
         raise DiskFull(path=path) from error
     if error.errno in NO_DESCRIPTOR_ERRNOS:
         raise TooManyOpenFiles(path=path) from error
+
+
+def make_private_directories(path: Path) -> None:
+    """It, and all above it that are missing, for their owner alone, whatever the umask says. What
+    is there stays as it is. Raises OSError."""
+    missing = [one for one in (path, *path.parents) if not one.exists()]
+    for one in reversed(missing):
+        one.mkdir(mode=PRIVATE_MODE, exist_ok=True)
 
 
 class RealDisk:

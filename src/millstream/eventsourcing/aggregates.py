@@ -36,14 +36,13 @@ from millstream.eventsourcing.sealed_commands import open_arguments, seal_argume
 from millstream.eventsourcing.snapshots import SnapshotTopic
 from millstream.eventsourcing.staging import require_version
 from millstream.eventsourcing.states import Deciding, Shunning, States
-from millstream.eventsourcing.stored_event import Command, Receipt
+from millstream.eventsourcing.stored_event import PRINT_LENGTH, Command, Receipt
 from millstream.eventsourcing.upcasting import require_steps
 
 AggregateT = TypeVar("AggregateT", bound=Aggregate)
 
 SEPARATOR: Final = ":"
 SNAPSHOT_EVERY = 200
-PRINT_LENGTH: Final = 16
 NAMES_KNOWN_MAX: Final = 10_000
 
 
@@ -223,11 +222,13 @@ class Aggregates(Generic[AggregateT]):
 
     def print_of(self, call: Call) -> str:
         """Tells the same command from another with its id. It is kept for ever: where arguments
-        may be personal, nobody without the keyring can try out what they were."""
+        may be personal, nobody without the keyring can try out what they were, and nobody at all
+        after the next erasure."""
         sealing = self.types.sealing if self.types.has_personal else None
         said = call.encoded()
-        digest = sha256(said).digest() if sealing is None else sealing.print_of(said)
-        return digest.hex()[:PRINT_LENGTH]
+        if sealing is not None:
+            return sealing.print_of(said)
+        return sha256(said).digest().hex()[:PRINT_LENGTH]
 
     # --- reading ------------------------------------------------------------------------------
 

@@ -54,7 +54,7 @@ class Sealing(Protocol):
     def open_command(self, sealed: str, *, place: str) -> bytes | None:
         """None if somebody was forgotten since."""
 
-    def print_of(self, call: bytes) -> bytes:
+    def print_of(self, call: bytes) -> str:
         """A hash of a command and its arguments that cannot be tried out."""
 
 

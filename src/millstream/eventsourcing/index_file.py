@@ -20,6 +20,7 @@ from tempfile import mkstemp
 
 import msgspec
 
+from millstream.base.disk import make_private_directories
 from millstream.base.errors import Corrupt
 from millstream.eventsourcing.event_index import Seqs
 from millstream.eventsourcing.partition_state import PartitionState, SeenCommand
@@ -67,7 +68,7 @@ class Body(msgspec.Struct):
 def write_index(path: Path, state: PartitionState) -> None:
     """In the place of the one before, in one step. Raises OSError, and leaves nothing then."""
     body = encode_index(state)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_private_directories(path.parent)
     _drop_left_over(path)
     # Another process may write the same file now: each has a name of its own.
     number, name = mkstemp(NEW_SUFFIX, f"{path.name}.", path.parent)

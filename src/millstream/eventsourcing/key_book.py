@@ -180,22 +180,15 @@ def due(book: KeyBook, hashes: Iterable[str]) -> list[str]:
     return [hash for hash, one in found if one is None or one.forgotten is None]
 
 
-def has_keys(book: KeyBook, hashes: Iterable[str]) -> bool:
-    found = (book.subject(hash) for hash in hashes)
-    return any(one is not None and one.key for one in found)
-
-
-def decision(
-    book: KeyBook, hashes: Iterable[str], remark: Remark, *, coming: str | None
-) -> list[Note]:
-    """That these are forgotten. With it the wrapping key changes, where one of them had a key:
-    `coming` is the one that was made for it. [] if it is no longer the one that is announced."""
+def decision(book: KeyBook, hashes: Iterable[str], remark: Remark, *, coming: str) -> list[Note]:
+    """That these are forgotten. With it the wrapping key changes, also for who had no key: the
+    arguments of a command that waits may be the first that is known of somebody, and prints of
+    commands may be of anybody. `coming` is the one that was made for it. [] if it is no longer the
+    one that is announced."""
     left = due(book, hashes)
-    change = []
-    if has_keys(book, left):
-        change = succession(book, coming=coming or "")
-        if not change:
-            return []
+    change = succession(book, coming=coming)
+    if not left or not change:
+        return []
     return [*(subject_note(hash, _forgotten(book, hash, remark)) for hash in left), *change]
 
 

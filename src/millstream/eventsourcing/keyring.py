@@ -8,7 +8,6 @@ destroyed. So whatever old segments of the topic and backups still have of a for
 cannot be unwrapped by anything that is left (key_book.py has the steps).
 """
 
-import hmac
 import threading
 import time
 from collections import OrderedDict
@@ -119,11 +118,11 @@ class Keyring:
         """For what is read once and soon, whoever it is about, such as a command on its way: the
         next erasure closes it for good."""
         with self._lock:
-            self._secret()
-            ring = self._book().ring
-            assert ring is not None, "it was begun"
-            name = ring.current
-            return sealing.seal_passing(data, self._wrapping.cipher(name), name, place=place)
+            return self._with_current(
+                lambda name: sealing.seal_passing(
+                    data, self._wrapping.cipher(name), name, place=place
+                )
+            )
 
     def open_passing(self, text: str, *, place: str) -> bytes | None:
         """None if an erasure came between."""
@@ -142,11 +141,31 @@ class Keyring:
                     raise
                 return None
 
-    def print_of(self, data: bytes) -> bytes:
-        """Tells the same bytes again, and nobody else what they were: a plain hash of an e-mail
-        address is found by trying."""
+    def print_of(self, data: bytes) -> str:
+        """Tells the same bytes again until the next erasure, and nobody what they were: a hash of
+        a birthday is found by trying, as long as somebody has the key that made it."""
         with self._lock:
-            return hmac.digest(self._secret(), b"millstream print\0" + data, "sha256")
+            return self._with_current(
+                lambda name: sealing.keyed_print(data, self._wrapping.print_key(name), name)
+            )
+
+    def _with_current(self, use: Callable[[str], Kept]) -> Kept:
+        """What `use` makes with the current wrapping key; with the next one if another process
+        has destroyed that meanwhile."""
+        self._secret()
+        name = self._current()
+        try:
+            return use(name)
+        except KeyringLost:
+            self._keys.refresh()
+            if self._current() == name:
+                raise
+            return use(self._current())
+
+    def _current(self) -> str:
+        ring = self._book().ring
+        assert ring is not None, "it was begun"
+        return ring.current
 
     def hash_of(self, subject: str) -> str:
         """What the subject is called in topics, tags and reports."""
@@ -258,8 +277,7 @@ class Keyring:
             left = key_book.due(self._keys.book, hashes)
             if not left:
                 return
-            needs_change = key_book.has_keys(self._keys.book, left)
-            coming = self._wrapping.announce() if needs_change else None
+            coming = self._wrapping.announce()
             self._keys.change(partial(key_book.decision, hashes=left, remark=remark, coming=coming))
         raise self._wrapping.contended()
 

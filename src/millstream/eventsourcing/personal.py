@@ -174,6 +174,12 @@ def subject_in(field: PersonalField, data: Mapping[str, Any], stream: str) -> st
     return subject_text(data.get(field.subject))
 
 
+def is_about_somebody(field: PersonalField, data: Mapping[str, Any]) -> bool:
+    """Not where there is neither a value nor whom it would be about."""
+    named = field.subject is None or data.get(field.subject) is not None
+    return named or data.get(field.name) is not None
+
+
 def require_several(subjects: Sequence[str]) -> Sequence[str]:
     """A text is a sequence as well, of letters: "ad" would forget "a" and "d"."""
     if isinstance(subjects, str | bytes):

@@ -19,7 +19,7 @@ class MoreKeys(Keys, Protocol):
 
     def open_passing(self, text: str, *, place: str) -> bytes | None: ...
 
-    def print_of(self, data: bytes) -> bytes: ...
+    def print_of(self, data: bytes) -> str: ...
 
 
 class KeyedSealing:
@@ -62,6 +62,7 @@ class KeyedSealing:
         """None if an erasure came between: it must be sent again."""
         return self._keys.open_passing(sealed, place=place)
 
-    def print_of(self, call: bytes) -> bytes:
-        """Of a command and its arguments, kept with its events for ever."""
+    def print_of(self, call: bytes) -> str:
+        """Of a command and its arguments, kept with its events for ever, and of no use to anybody
+        after the next erasure."""
         return self._keys.print_of(call)

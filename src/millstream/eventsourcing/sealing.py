@@ -7,10 +7,11 @@ A sealed value is a text, so that it travels as any other: JSON, Spark's STRING,
     key id   <subject: 22 characters, HMAC>.<generation>; told by the text, bound by the box
     place    SHA-256 of stream, event id and field, cut: a value that was moved is noticed
 
-The box holds the value as JSON. Its additional data are version, key id and place. Who opens an
-event knows the place and compares it; who opens a row of a view does not, and gets the value: so
-nothing that looks sealed is stored in a field that is not personal, and `reveal` can be told which
-fields to open.
+The box holds the value as JSON, and blanks behind it up to a length that many values have: a flag
+and a birthday are as long as each other. Its additional data are version, key id and place. Who
+opens an event knows the place and compares it; who opens a row of a view does not, and gets the
+value: so nothing that looks sealed is stored in a field that is not personal, and `reveal` can be
+told which fields to open.
 """
 
 import base64
@@ -29,7 +30,15 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from millstream.base.errors import Corrupt, Rejected
-from millstream.eventsourcing.personal import FORGOTTEN, Forgotten, PersonalField, subject_in
+from millstream.eventsourcing.key_book import SubjectForgotten
+from millstream.eventsourcing.personal import (
+    FORGOTTEN,
+    Forgotten,
+    PersonalField,
+    is_about_somebody,
+    subject_in,
+)
+from millstream.eventsourcing.stored_event import KEYED_PRINT, PRINT_LENGTH
 
 PREFIX: Final = "sealed:1:"
 TAG_PREFIX: Final = "personal:"
@@ -39,7 +48,14 @@ PLACE_BYTES: Final = 16
 SUBJECT_HASH_BYTES: Final = 16  # two of a billion subjects are the same once in 10^20
 TOKEN: Final = re.compile(r"sealed:1:([A-Za-z0-9_-]{22}\.[1-9][0-9]{0,8}):([A-Za-z0-9_-]+)")
 PASSING_PREFIX: Final = "sealed-passing:1:"
+WRAPPING_PREFIX: Final = "wrapping-"
+PRINT_MARK_LENGTH: Final = 8  # of the 32 hexadecimal digits of a wrapping key's name
 SNAPSHOT_PREFIX: Final = b"sealed-snapshot:1:"
+
+# To this, and to its multiples: JSON of up to 62 letters, such as any flag, date, telephone number
+# and most addresses of e-mail, is as long as any other.
+PADDED_BYTES_MIN: Final = 64
+BLANK: Final = b" "  # JSON may end with any number of them, and never does where we write it
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
@@ -81,15 +97,17 @@ class DataKey:
         return f"<DataKey {self.id}>"
 
     def seal(self, value: bytes, place: bytes) -> str:
+        """`value`: JSON, as everywhere here."""
         nonce = os.urandom(NONCE_BYTES)
-        box = self._cipher.encrypt(nonce, value, self._bound(place))
+        box = self._cipher.encrypt(nonce, padded(value), self._bound(place))
         return f"{PREFIX}{self.id}:{to_text(place + nonce + box)}"
 
     def open(self, sealed: "Sealed") -> bytes:
         try:
-            return self._cipher.decrypt(sealed.nonce, sealed.box, self._bound(sealed.place))
+            opened = self._cipher.decrypt(sealed.nonce, sealed.box, self._bound(sealed.place))
         except InvalidTag:
             raise SealBroken(place=self.id, reason="it was changed") from None
+        return unpadded(opened)
 
     def _bound(self, place: bytes) -> bytes:
         return f"{PREFIX}{self.id}:".encode() + place
@@ -112,6 +130,24 @@ class Sealed(NamedTuple):
     place: bytes
     nonce: bytes
     box: bytes
+
+
+def padded(json: bytes) -> bytes:
+    """With blanks behind it: the length of what is sealed tells little of it."""
+    return json.ljust(padded_bytes(len(json)), BLANK)
+
+
+def unpadded(json: bytes) -> bytes:
+    """What was sealed before there was padding has none."""
+    return json.rstrip(BLANK)
+
+
+def padded_bytes(size: int) -> int:
+    """The next multiple of 64; where it is more, that of Padme's step, which grows with the size
+    (Nikitin and others, 2019): at most 12 % more bytes, and of 2^n bytes the length tells log n."""
+    exponent = max(size, 2).bit_length() - 1
+    step = max(PADDED_BYTES_MIN, 1 << max(0, exponent - exponent.bit_length()))
+    return max(step, -(-size // step) * step)
 
 
 def to_text(data: bytes) -> str:
@@ -176,7 +212,8 @@ def seal_fields(
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
     """The data with its personal fields sealed, and the tags by which the event is found again.
 
-    `data`: what JSON can hold. None stays None: there is nothing to seal.
+    `data`: what JSON can hold. None is sealed as well, as it tells that there is no value; for who
+    was forgotten, and where nobody is named, it stays None.
     """
     sealed, tags = dict(data), dict[str, None]()
     for field in fields:
@@ -184,14 +221,28 @@ def seal_fields(
         if isinstance(value, Forgotten):
             reason = "its value was forgotten, and cannot be stored again"
             raise NotSealable(field=field.name, reason=reason)
-        if value is not None:
-            key = keys.key_for(subject_in(field, data, stream))
+        key = _key_for(field, data, keys, stream)
+        if key is not None:
             place = place_of(stream, event_id, field.name)
             sealed[field.name] = key.seal(_encode(value), place)
             tags[tag_of(subject_of_key(key.id))] = None
     personal = {field.name for field in fields}
     check_plain({name: value for name, value in data.items() if name not in personal})
     return sealed, tuple(tags)
+
+
+def _key_for(
+    field: PersonalField, data: Mapping[str, Any], keys: Keys, stream: str
+) -> DataKey | None:
+    """None: there is nothing to seal."""
+    if data.get(field.name) is not None:
+        return keys.key_for(subject_in(field, data, stream))
+    if field.name not in data or not is_about_somebody(field, data):
+        return None
+    try:
+        return keys.key_for(subject_in(field, data, stream))
+    except SubjectForgotten:
+        return None
 
 
 def check_plain(data: Mapping[str, Any]) -> None:
@@ -290,7 +341,7 @@ def seal_snapshot(state: bytes, key_ids: Iterable[str], keys: Keys, *, place: st
         return None
     head = SNAPSHOT_PREFIX + ",".join(ids).encode() + b":"
     nonce = os.urandom(NONCE_BYTES)
-    return head + nonce + AESGCM(key).encrypt(nonce, state, head + place.encode())
+    return head + nonce + AESGCM(key).encrypt(nonce, padded(state), head + place.encode())
 
 
 def open_snapshot(sealed: bytes, keys: Keys, *, place: str) -> bytes | None:
@@ -304,7 +355,7 @@ def open_snapshot(sealed: bytes, keys: Keys, *, place: str) -> bytes | None:
     head = SNAPSHOT_PREFIX + told + colon
     try:
         nonce, rest = box[:NONCE_BYTES], box[NONCE_BYTES:]
-        return AESGCM(key).decrypt(nonce, rest, head + place.encode())
+        return unpadded(AESGCM(key).decrypt(nonce, rest, head + place.encode()))
     except (InvalidTag, ValueError):
         raise SealBroken(place=f"snapshot of {place}", reason="it was changed") from None
 
@@ -339,7 +390,7 @@ def unwrap_key(wrapped: str, key_id: str, wrapping: AESGCM, wrapping_id: str) ->
 def seal_passing(data: bytes, wrapping: AESGCM, wrapping_id: str, *, place: str) -> str:
     """With a wrapping key itself: closed for good by the next erasure."""
     nonce = os.urandom(NONCE_BYTES)
-    box = wrapping.encrypt(nonce, data, _bound_passing(wrapping_id, place))
+    box = wrapping.encrypt(nonce, padded(data), _bound_passing(wrapping_id, place))
     return f"{PASSING_PREFIX}{wrapping_id}:{to_text(nonce + box)}"
 
 
@@ -353,9 +404,21 @@ def open_passing(text: str, wrapping: AESGCM, *, place: str) -> bytes:
     data = from_text(told) or b""
     try:
         nonce, box = data[:NONCE_BYTES], data[NONCE_BYTES:]
-        return wrapping.decrypt(nonce, box, _bound_passing(name, place))
+        return unpadded(wrapping.decrypt(nonce, box, _bound_passing(name, place)))
     except (InvalidTag, ValueError):
         raise SealBroken(place=place, reason="it was changed or moved") from None
+
+
+def print_key(wrapping: bytes) -> bytes:
+    """What prints are made with: it is gone when the wrapping key is."""
+    info = b"millstream print 1"
+    return HKDF(SHA256(), KEY_BYTES, salt=None, info=info).derive(wrapping)
+
+
+def keyed_print(data: bytes, key: bytes, wrapping_id: str) -> str:
+    """It says which key made it: prints of two keys cannot be compared (`are_different`)."""
+    mark = wrapping_id.removeprefix(WRAPPING_PREFIX)[:PRINT_MARK_LENGTH]
+    return f"{KEYED_PRINT}{mark}:{hmac.digest(key, data, 'sha256').hex()[:PRINT_LENGTH]}"
 
 
 def _bound_passing(wrapping_id: str, place: str) -> bytes:

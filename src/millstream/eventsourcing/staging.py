@@ -23,6 +23,7 @@ from millstream.eventsourcing.stored_event import (
     Command,
     NewEvent,
     StoredEvent,
+    are_different,
     decode_event,
     encode_event,
 )
@@ -242,7 +243,7 @@ class Staging:
     def _seen(self, command: Command, stream: str) -> SeenCommand | None:
         staged = self._commands.get(command.id)
         seen = staged[1] if staged else self._state.commands.get(command.id)
-        if seen is not None and (seen.print, seen.stream) != (command.print, stream):
+        if seen is not None and (seen.stream != stream or are_different(seen.print, command.print)):
             raise CommandIdReused(id=command.id, stream=stream, seen=seen)
         if seen is None and len(command.id) > COMMAND_ID_LENGTH_MAX:
             reason = f"a command id has {len(command.id):,} letters, of {COMMAND_ID_LENGTH_MAX:,}"

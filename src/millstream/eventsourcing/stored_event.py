@@ -29,6 +29,9 @@ HASH_HEAD: Final = b',"hash":"'
 HASH_TAIL: Final = b'"}'
 EMPTY_TAIL_BYTES: Final = len(HASH_HEAD) + len(HASH_TAIL)
 TAIL_BYTES: Final = len(HASH_HEAD) + 64 + len(HASH_TAIL)
+# Of a command: 16 hexadecimal digits, or, if a key has made it, `keyed:<which>:` and such digits.
+KEYED_PRINT: Final = "keyed:"
+PRINT_LENGTH: Final = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +40,16 @@ class Command:
 
     id: str
     print: str = ""
+
+
+def are_different(one: str, other: str) -> bool:
+    """Whether two prints are certainly of different commands. Those of two keys, or of a key and
+    of none, cannot be compared: the next erasure destroys a key, and then nobody knows."""
+    return one != other and _key_of_print(one) == _key_of_print(other)
+
+
+def _key_of_print(print: str) -> str:
+    return print.split(":")[1] if print.startswith(KEYED_PRINT) else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,14 @@ from millstream.eventsourcing import key_book
 from millstream.eventsourcing.key_book import Ring, Subject
 from millstream.eventsourcing.key_store import KeyStore
 from millstream.eventsourcing.key_topic import KeysContended, KeyTopic
-from millstream.eventsourcing.sealing import KEY_BYTES, subject_hash, unwrap_key, wrap_key
+from millstream.eventsourcing.sealing import (
+    KEY_BYTES,
+    WRAPPING_PREFIX,
+    print_key,
+    subject_hash,
+    unwrap_key,
+    wrap_key,
+)
 
 SUBJECTS_SECRET: Final = "subjects"
 CHECKED: Final = "is this the keyring of the topic?"
@@ -53,6 +60,7 @@ class WrappingKeys:
         self._secret: bytes | None = None
         self._check = ""
         self._ciphers: dict[str, AESGCM] = {}
+        self._print_keys: dict[str, bytes] = {}
 
     @property
     def secret(self) -> bytes:
@@ -92,7 +100,7 @@ class WrappingKeys:
     def announce(self) -> str:
         """The name of the wrapping key that comes, which is there now. Empty if another process
         has used it since."""
-        name = f"wrapping-{uuid4().hex}"
+        name = f"{WRAPPING_PREFIX}{uuid4().hex}"
         self._keys.change(partial(key_book.announcement, check=self._check, name=name))
         ring = self._keys.book.ring
         coming = "" if ring is None else ring.coming
@@ -103,11 +111,21 @@ class WrappingKeys:
     def cipher(self, name: str) -> AESGCM:
         found = self._ciphers.get(name)
         if found is None:
-            key = self._store.load(name)
-            if key is None:
-                raise self._lost(name)
-            found = self._ciphers[name] = AESGCM(key)
+            found = self._ciphers[name] = AESGCM(self._loaded(name))
         return found
+
+    def print_key(self, name: str) -> bytes:
+        """What prints of commands are made with while this wrapping key is the current one."""
+        found = self._print_keys.get(name)
+        if found is None:
+            found = self._print_keys[name] = print_key(self._loaded(name))
+        return found
+
+    def _loaded(self, name: str) -> bytes:
+        key = self._store.load(name)
+        if key is None:
+            raise self._lost(name)
+        return key
 
     def wrap_new(self, key_id: str, name: str) -> str:
         return wrap_key(os.urandom(KEY_BYTES), key_id, self.cipher(name), name)
@@ -128,11 +146,13 @@ class WrappingKeys:
 
     def drop_those_gone(self) -> None:
         """Out of memory."""
-        for name in [one for one in self._ciphers if not self.counts(one)]:
-            del self._ciphers[name]
+        for kept in (self._ciphers, self._print_keys):
+            for name in [one for one in kept if not self.counts(one)]:
+                del kept[name]
 
     def drop_all(self) -> None:
         self._ciphers.clear()
+        self._print_keys.clear()
         self._secret = None
 
     def contended(self) -> KeysContended:

@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 from millstream.processing.class_archive import archive_path, use_options
 from millstream.processing.java import Java, find_java, make_quiet_home
 from millstream.processing.reading.topic_source import TopicSource
+from millstream.processing.scratch import is_fit, scratch_of_process
 from millstream.processing.worker_python import quiet_python
 
 __all__ = ["SparkSession", "open_session"]
@@ -39,16 +40,20 @@ def open_session(
     settings: Mapping[str, str] | None = None,
     quick_start: bool = False,
     log_level: str = "error",
+    scratch: Path | None = None,
 ) -> SparkSession:
     """A session on this machine (`master` None or "local..."), or on the cluster of `master`.
 
     `settings` win over every default. `quick_start` trades peak rates for half the time to start.
+    `scratch`: a directory of the caller's alone for what Spark puts aside (scratch.py); a cluster
+    has its own. It must be there until the session has stopped.
     """
     cores = os.cpu_count() or 1
     chosen = {"spark.app.name": name, "spark.master": master or f"local[{cores}]"}
     java = find_java()
     if is_local(chosen["spark.master"]):
         chosen |= one_machine_settings(cores_of(chosen["spark.master"], cores))
+        chosen["spark.local.dir"] = str(scratch or scratch_of_process())
         options = java_options(quick_start=quick_start, log_level=log_level)
         archived = use_options(archive_path(java))
         chosen |= {"spark.driver.extraJavaOptions": f"{options} {archived}".strip()}
@@ -124,8 +129,11 @@ def everywhere_settings() -> dict[str, str]:
 
 def java_options(*, quick_start: bool, log_level: str) -> str:
     log_file = resources.files("millstream.processing") / "log4j2.properties"
+    temporary = scratch_of_process()
     options = [
         JAVA_OPTIONS,
+        # Java keeps it for all sessions of this process, so it is in no directory of one of them.
+        *([f"-Djava.io.tmpdir={temporary}"] if is_fit(temporary) else []),
         f"-Dlog4j2.configurationFile={log_file}",
         f"-Dmillstream.spark.log.level={log_level}",
     ]

@@ -3,12 +3,16 @@
 A record of the topic `_http_keys.<app>`, one for each key (docs/formats/http_keys.md):
 
     key    the idempotency key, UTF-8
-    value  {"topic": "clicks", "request": "<sha-256 of the body>", "receipts": [[0, 41], [0, 42]]}
+    value  {"topic": "clicks", "request": "<mark>:<print>", "receipts": [[0, 41], [0, 42]]}
 
-`receipts` are partition and offset of each row, in the order of the request.
+`receipts` are partition and offset of each row, in the order of the request. The print is an
+HMAC-SHA-256 of the body by a key that only the memory of a process has, and `mark` names that key:
+rows may be deleted while the record is still there, and a hash of few possible rows is found by
+trying. So another process does not know whether a repeat has the same rows.
 """
 
 import hashlib
+import hmac
 import json
 from collections import OrderedDict
 from dataclasses import dataclass
@@ -19,6 +23,7 @@ from millstream.web.problems import Problem
 
 # What Python needs for an entry beside the bytes of its key and value.
 ENTRY_BYTES = 250
+MARK_LENGTH = 16
 
 
 class DamagedKeyRecord(Corrupt):
@@ -52,16 +57,29 @@ def use_from(value: bytes) -> KeyUse:
     return KeyUse(topic, str(found["request"]), tuple(receipts))
 
 
-def fingerprint(body: bytes) -> str:
-    return hashlib.sha256(body).hexdigest()
+class RequestPrinter:
+    """Tells bodies of requests apart, in one process."""
+
+    def __init__(self, key: bytes) -> None:
+        self._key = key
+        self._mark = hashlib.sha256(b"mark" + key).hexdigest()[:MARK_LENGTH]
+
+    def print_of(self, body: bytes) -> str:
+        return f"{self._mark}:{hmac.digest(self._key, body, 'sha256').hex()}"
 
 
 def require_same(key: str, use: KeyUse, *, topic: str, request: str) -> None:
-    if (use.topic, use.request) != (topic, request):
+    is_same_printer = _mark_of(use.request) == _mark_of(request)
+    if use.topic != topic or (is_same_printer and use.request != request):
         raise Problem(
             "key-used-otherwise",
             f"Idempotency-Key {key!r} was used for other rows, into topic {use.topic}",
         )
+
+
+def _mark_of(request: str) -> str:
+    """Of records of former versions, which have the SHA-256 of the body: nothing."""
+    return request.rpartition(":")[0]
 
 
 class KeyBook:

@@ -1,5 +1,6 @@
 """Topics: which there are, and rows into them."""
 
+import os
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -10,7 +11,7 @@ from starlette.responses import Response
 from millstream.base.declared import DeclaredTable
 from millstream.base.record import Record
 from millstream.queues.outbox import Receipt
-from millstream.web.key_journal import fingerprint
+from millstream.web.key_journal import RequestPrinter
 from millstream.web.limits import IDEMPOTENCY_KEY_CHARACTERS_MAX
 from millstream.web.ports import Application, Declared
 from millstream.web.problems import Problem
@@ -20,6 +21,8 @@ from millstream.web.serving import Serving, answer, json_body
 from millstream.web.view_facts import columns_of
 
 IDEMPOTENCY_KEY = "idempotency-key"
+# Of this process: nothing on disk tells what a request had in it.
+PRINTER = RequestPrinter(os.urandom(32))
 PLAIN_KEY = re.compile(f"[!-~]{{1,{IDEMPOTENCY_KEY_CHARACTERS_MAX}}}")
 
 
@@ -51,7 +54,7 @@ async def publish(request: Request, serving: Serving) -> Response:
 
     records = await serving.calls.take_rows(taken, body_bytes=len(body))
     receipts = await serving.calls.ask_broker(
-        lambda: _published(serving.application, declared.name, records, key, fingerprint(body))
+        lambda: _published(serving.application, declared.name, records, key, PRINTER.print_of(body))
     )
     return answer(
         {

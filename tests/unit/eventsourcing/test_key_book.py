@@ -45,6 +45,11 @@ def take(book: KeyBook, notes: list[Note]) -> None:
         book.apply(key, value, place="here")
 
 
+def forget(book: KeyBook, hash: str) -> None:
+    take(book, announcement(book, check="c", name="w2"))
+    take(book, decision(book, [hash], NOW, coming="w2"))
+
+
 @pytest.fixture
 def book() -> KeyBook:
     book = book_of(ring_note(Ring(check="c", current="w1")))
@@ -79,7 +84,7 @@ def test_an_erasure_is_announced_decided_rewrapped_and_completed(book: KeyBook) 
 
 def test_a_decision_waits_for_the_wrapping_key_that_is_announced(book: KeyBook) -> None:
     assert decision(book, ["a"], NOW, coming="w2") == []
-    assert decision(book, ["a"], NOW, coming=None) == []
+    assert decision(book, ["a"], NOW, coming="") == []
     take(book, announcement(book, check="c", name="w2"))
     assert decision(book, ["a"], NOW, coming="w3") == []
     assert succession(book, coming="") == []
@@ -94,19 +99,21 @@ def test_a_second_erasure_before_the_first_has_ended_retires_both_keys(book: Key
     assert book.ring == Ring(check="c", current="w3", retiring=("w2",))
 
 
-def test_who_had_no_key_is_marked_and_no_key_changes(book: KeyBook) -> None:
-    take(book, decision(book, ["z"], NOW, coming=None))
+def test_who_had_no_key_is_forgotten_with_a_change_of_the_wrapping_key_too(book: KeyBook) -> None:
+    forget(book, "z")
     assert book.subject("z") == Subject(generation=0, forgotten=NOW)
-    assert not book.is_unfinished
+    assert book.ring == Ring(check="c", current="w2", retiring=("w1",))
     assert due(book, ["a", "z", "a"]) == ["a"]
+    take(book, announcement(book, check="c", name="w3"))
+    assert decision(book, ["z"], NOW, coming="w3") == []  # it was done
 
 
 def test_who_was_forgotten_gets_a_key_by_consent_only(book: KeyBook) -> None:
-    take(book, decision(book, ["z"], NOW, coming=None))
+    forget(book, "z")
     with pytest.raises(SubjectForgotten, match=r"subject z .* app\.consent"):
         first_key(book, "z", wrap)
     take(book, renewal(book, "z", NOW, wrap))
-    assert book.subject("z") == Subject(generation=1, wrapping="w1", key="z.1 in w1", consent=NOW)
+    assert book.subject("z") == Subject(generation=1, wrapping="w2", key="z.1 in w2", consent=NOW)
     assert renewal(book, "z", NOW, wrap) == []
     assert renewal(book, "a", NOW, wrap) == []
 

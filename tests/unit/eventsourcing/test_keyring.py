@@ -9,6 +9,7 @@ from millstream.eventsourcing.keyring import (
     UnknownKey,
 )
 from millstream.eventsourcing.sealing import SealBroken, take_apart
+from millstream.eventsourcing.stored_event import are_different
 from millstream.eventsourcing.wrapping_keys import KeyringLost, WrongKeyring
 from tests.support.memory_keys import MemoryKeyStore, MemoryKeyTopic, MemoryLog
 
@@ -252,6 +253,51 @@ def test_what_passes_by_is_closed_by_the_next_erasure_whoever_is_forgotten(shop:
     assert other.open_passing(passing, place="command 1") is None
 
 
+def test_what_passes_by_is_closed_when_it_was_the_first_of_who_is_forgotten(shop: Shop) -> None:
+    keyring = shop.process()
+    passing = keyring.seal_passing(b"arguments", place="command 1")
+    keyring.forget(["ada"], NOW)
+    assert keyring.open_passing(passing, place="command 1") is None
+
+
 def test_a_print_is_the_same_for_all_processes_and_not_to_be_guessed(shop: Shop) -> None:
     assert shop.process().print_of(b"x") == shop.process().print_of(b"x")
     assert shop.process().print_of(b"x") != Shop().process().print_of(b"x")
+    assert are_different(shop.process().print_of(b"x"), shop.process().print_of(b"y"))
+
+
+def test_a_print_says_nothing_any_more_after_an_erasure_whoever_is_forgotten(shop: Shop) -> None:
+    one, other = shop.process(), shop.process()
+    before = one.print_of(b"x"), other.print_of(b"x")
+    one.forget(["ada"], NOW)
+    after = one.print_of(b"x")
+    assert after not in before
+    assert not any(are_different(after, one) for one in before)  # nobody knows
+    shop.seconds += KEYS_AGE_SECONDS_MAX + 0.001
+    assert other.print_of(b"x") == after
+
+
+def test_a_print_is_made_with_the_next_key_if_another_process_has_just_erased(shop: Shop) -> None:
+    one, other = shop.process(), shop.process()
+    assert len(other) == 0  # it has read the topic, and nothing else
+    one.print_of(b"x")
+    other.hash_of("ada")
+    one.forget(["ada"], NOW)
+    assert other.print_of(b"x") == one.print_of(b"x")
+    other.seal_passing(b"arguments", place="command 1")
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "is_certain"),
+    [
+        ("9f86d081", "9f86d081", False),
+        ("9f86d081", "00000000", True),
+        ("a:b", "a:c", True),  # whatever an application of its own makes
+        ("9f86d081", "keyed:1:9f86d081", False),
+        ("keyed:1:9f86d081", "keyed:1:00000000", True),
+        ("keyed:1:9f86d081", "keyed:2:00000000", False),
+    ],
+)
+def test_only_prints_of_one_key_are_compared(one: str, other: str, is_certain: bool) -> None:
+    assert are_different(one, other) is is_certain
+    assert are_different(other, one) is is_certain

@@ -2,6 +2,7 @@ from collections import namedtuple
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from millstream.eventsourcing.personal import FORGOTTEN, PersonalField
 from millstream.eventsourcing.sealing import (
@@ -10,12 +11,14 @@ from millstream.eventsourcing.sealing import (
     SealBroken,
     open_fields,
     open_snapshot,
+    padded_bytes,
     place_of,
     reveal,
     seal_fields,
     seal_snapshot,
     subject_hash,
     take_apart,
+    to_text,
 )
 from tests.support.plain_keys import PlainKeys
 
@@ -64,9 +67,48 @@ def test_only_the_values_of_a_forgotten_subject_are_forgotten(keys: PlainKeys) -
     assert used == {keys.key_for("bob").id}
 
 
-def test_nothing_is_sealed_where_there_is_nothing(keys: PlainKeys) -> None:
+def test_that_there_is_no_value_is_sealed_as_a_value_is(keys: PlainKeys) -> None:
+    data = sealed(keys, email=None)
+    assert len(data["email"]) == len(sealed(keys)["email"])
+    assert opened(keys, data)["email"] is None
     keys.forget("ada")
-    assert sealed(keys, email=None)["email"] is None
+    assert opened(keys, data)["email"] is FORGOTTEN
+    assert opened(keys, {"email": None})["email"] is None  # as it was stored formerly
+
+
+def test_nothing_is_sealed_where_there_is_nothing_and_nobody(keys: PlainKeys) -> None:
+    assert sealed(keys, friend=None, friend_email=None)["friend_email"] is None
+    keys.forget("ada")
+    assert sealed(keys, email=None)["email"] is None  # nothing else could be stored for her
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        (True, False, None, 0, 99, "f", "m", "x", "", "1815-12-10", "10115", "SW1A 2AA"),
+        ("a" * 62, "+49 30 901820", "ada@example.org", "\u00e9" * 31, ["a", "b"], {"town": "x"}),
+    ],
+)
+def test_what_is_sealed_is_as_long_as_any_other_short_value(
+    keys: PlainKeys, values: tuple[Any, ...]
+) -> None:
+    assert len({len(sealed(keys, email=value)["email"]) for value in values}) == 1
+
+
+@pytest.mark.parametrize(
+    ("size", "expected"),
+    [(0, 64), (1, 64), (64, 64), (65, 128), (129, 192), (4_097, 4_352), (900_000, 901_120)],
+)
+def test_what_is_sealed_is_padded_to_a_length_that_many_have(size: int, expected: int) -> None:
+    assert padded_bytes(size) == expected
+
+
+def test_what_was_sealed_before_there_was_padding_is_opened(keys: PlainKeys) -> None:
+    key = keys.key_for("ada")
+    place, nonce = place_of(STREAM, EVENT, "email"), bytes(12)
+    box = AESGCM(key.secret).encrypt(nonce, b'"ada@x.org"', f"sealed:1:{key.id}:".encode() + place)
+    old = f"sealed:1:{key.id}:{to_text(place + nonce + box)}"
+    assert opened(keys, {"email": old})["email"] == "ada@x.org"
 
 
 @pytest.mark.parametrize("event_id", ["e2", ""])

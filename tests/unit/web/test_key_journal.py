@@ -1,5 +1,8 @@
 """The book of idempotency keys: kept for their time, and never forgotten early."""
 
+from dataclasses import replace
+from hashlib import sha256
+
 import pytest
 
 from millstream.queues.outbox import Receipt
@@ -7,13 +10,14 @@ from millstream.web.key_journal import (
     ENTRY_BYTES,
     KeyBook,
     KeyUse,
-    fingerprint,
+    RequestPrinter,
     require_same,
     use_from,
 )
 from millstream.web.problems import Problem
 
-USE = KeyUse("clicks", fingerprint(b"{}"), (Receipt("clicks", 0, 41), Receipt("clicks", 3, 7)))
+PRINTER = RequestPrinter(bytes(32))
+USE = KeyUse("clicks", PRINTER.print_of(b"{}"), (Receipt("clicks", 0, 41), Receipt("clicks", 3, 7)))
 
 
 def book(*, keep_ms: int = 100, bytes_max: int = 1 << 20) -> KeyBook:
@@ -74,7 +78,23 @@ def test_a_key_that_is_written_again_counts_once() -> None:
 
 
 def test_a_key_stands_for_one_topic_and_one_body() -> None:
-    require_same("a", USE, topic="clicks", request=fingerprint(b"{}"))
+    require_same("a", USE, topic="clicks", request=PRINTER.print_of(b"{}"))
     for topic, body in (("orders", b"{}"), ("clicks", b"{ }")):
         with pytest.raises(Problem, match="'a' was used for other rows, into topic clicks"):
-            require_same("a", USE, topic=topic, request=fingerprint(body))
+            require_same("a", USE, topic=topic, request=PRINTER.print_of(body))
+
+
+def test_another_process_takes_a_repeat_for_the_same_rows_and_never_for_another_topic() -> None:
+    asked = RequestPrinter(bytes([1] * 32)).print_of(b"{ }")
+    require_same("a", USE, topic="clicks", request=asked)
+    of_former_versions = replace(USE, request=sha256(b"{}").hexdigest())
+    require_same("a", of_former_versions, topic="clicks", request=asked)
+    with pytest.raises(Problem):
+        require_same("a", USE, topic="orders", request=asked)
+
+
+def test_a_print_of_rows_cannot_be_made_again_without_the_process() -> None:
+    """The attack: all of a record is known, and the rows are one of two."""
+    stored = USE.to_value().decode()
+    assert not any(sha256(body).hexdigest() in stored for body in (b"{}", b"{ }"))
+    assert RequestPrinter(bytes([1] * 32)).print_of(b"{}") != USE.request

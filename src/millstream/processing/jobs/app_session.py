@@ -7,6 +7,7 @@ import contextlib
 import signal
 import threading
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from types import FrameType
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
@@ -14,7 +15,8 @@ from pyspark import SparkContext
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
-from millstream.processing.session import open_session
+from millstream.processing.scratch import is_fit, make_scratch
+from millstream.processing.session import is_local, open_session
 
 
 @contextlib.contextmanager
@@ -49,18 +51,31 @@ class AppSession:
         settings: Mapping[str, str],
         quick_start: bool,
         log_level: str,
+        scratch: Path,
     ) -> None:
+        """`scratch`: where it makes the directory for what Spark puts aside."""
         # It would write what a function raised to stderr, as JSON: the job says it itself.
         PySparkLogger.getLogger("DataFrameQueryContextLogger").disabled = True
         # Not the active session: that is one of this thread.
         self._is_ours = SparkContext._active_spark_context is None
-        with interrupts_later():
-            self.session: SparkSession = open_session(
-                app, master=master, settings=settings, quick_start=quick_start, log_level=log_level
+        is_used = self._is_ours and is_local(master or "local") and is_fit(scratch)
+        with contextlib.ExitStack() as ending, interrupts_later():
+            made = (
+                ending.enter_context(contextlib.closing(make_scratch(scratch))) if is_used else None
             )
+            self.session: SparkSession = open_session(
+                app,
+                master=master,
+                settings=settings,
+                quick_start=quick_start,
+                log_level=log_level,
+                scratch=None if made is None else made.path,
+            )
+            self._ending = ending.pop_all()
 
     def close(self) -> None:
         """Also of a Java that has ended before us: who ends a whole group of processes ends it."""
         if self._is_ours:
             with interrupts_later(), contextlib.suppress(Py4JError, OSError):
                 self.session.stop()
+        self._ending.close()

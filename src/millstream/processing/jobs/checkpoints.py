@@ -26,7 +26,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from millstream.base.disk import FileLock, RealDisk, read_file, replace_file
+from millstream.base.disk import (
+    FileLock,
+    RealDisk,
+    make_private_directories,
+    read_file,
+    replace_file,
+)
 from millstream.base.errors import Corrupt, Rejected, Retryable
 from millstream.processing.jobs.job_status import STATUS
 from millstream.processing.jobs.plan_shape import PlanShape, from_json, to_json
@@ -115,7 +121,7 @@ class JobDirectory:
 
         A driver on another machine may not see it: the epoch of the output fences that one.
         """
-        self.path.mkdir(parents=True, exist_ok=True)
+        make_private_directories(self.path)
         lock = FileLock(self.path / LOCK)
         try:
             if not lock.take():
@@ -158,7 +164,7 @@ class JobDirectory:
             raise ForeignCheckpoint(job=self._job, directory=self.path, owner=owner)
 
     def write(self, manifest: Manifest) -> None:
-        self.path.mkdir(parents=True, exist_ok=True)
+        make_private_directories(self.path)
         replace_file(self._disk, self.path / MANIFEST, encode_manifest(manifest))
 
     def served_generation(self) -> int:

@@ -21,6 +21,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from millstream.base.disk import make_private_directories
 from millstream.base.errors import Corrupt, MillstreamError, Rejected
 from millstream.processing.jobs.checkpoints import MANIFEST, JobDirectory, Manifest, decode_manifest
 from millstream.processing.writing.batch_log import BatchLog
@@ -124,7 +125,7 @@ def _copy_all(files: Mapping[str, Path], target: Path) -> dict[str, CopiedFile]:
 
 
 def _copy_file(source: Path, target: Path) -> CopiedFile:
-    target.parent.mkdir(parents=True, exist_ok=True)
+    make_private_directories(target.parent)
     digest, size = hashlib.sha256(), 0
     with source.open("rb") as reading, target.open("wb") as writing:
         while chunk := reading.read(CHUNK_BYTES):
