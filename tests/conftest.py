@@ -72,6 +72,15 @@ QUICK_GROUPS = {
 QUICK_LOCKS = {"group.share.min.record.lock.duration.ms": "1000"}
 
 
+@pytest.fixture(scope="session", autouse=True)
+def captures_approved(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """What tests approve is of no concern to the user whose machine this is."""
+    file = tmp_path_factory.mktemp("approved") / "captures.json"
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("MILLSTREAM_CAPTURES_APPROVED", str(file))
+        yield file
+
+
 @pytest.hookimpl(trylast=True)  # after pytest's own order, by the parameters of fixtures
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     places = {TESTS / name: place for place, name in enumerate(LONG_FILES)}

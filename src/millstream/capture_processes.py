@@ -39,10 +39,12 @@ class CapturesFailed(Rejected):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaptureOrder:
-    """What a child is told. `url`: where the one that is kept lacks its password."""
+    """What a child is told. `approval`: what its capture may be (`capture/approval.py`); `url`:
+    where the one that is approved lacks its password."""
 
     capture: str
     client: Mapping[str, Any] = field(repr=False)
+    approval: Mapping[str, Any] | None = None
     url: str | None = field(default=None, repr=False)
     once: bool = False
 
@@ -209,11 +211,18 @@ def _let_go(child: "subprocess.Popen[bytes]") -> None:
 
 def main() -> int:
     """Run one capture until standard input ends; tells how it ended in one line of JSON."""
+    from millstream.capture.approval import Approval
     from millstream.capture.runner import CaptureRunner
 
     logging.basicConfig(format="millstream: %(message)s", level=logging.WARNING)
     order = json.loads(_first_line(STDIN))
-    runner = CaptureRunner(order["client"], order["capture"], url=order["url"])
+    approved = order["approval"]
+    runner = CaptureRunner(
+        order["client"],
+        order["capture"],
+        approval=None if approved is None else Approval.from_fields(approved),
+        url=order["url"],
+    )
     threading.Thread(target=_stop_at_end, args=(STDIN, runner.stop), daemon=True).start()
     try:
         told: dict[str, Any] = {"end": runner.run(once=order["once"])}

@@ -17,7 +17,8 @@ from millstream.base.declared import BadDeclaration, DeclaredTable
 from millstream.base.errors import MillstreamError
 from millstream.base.near_names import did_you_mean, there_are
 from millstream.base.schema import Field, Struct
-from millstream.capture.definition import VARIABLE, CaptureDefinition, resolve_url
+from millstream.capture.approval import Approval
+from millstream.capture.definition import VARIABLE, CaptureDefinition, absolute_url, resolve_url
 from millstream.capture.table_names import is_named, split_name
 from millstream.capture_processes import CaptureOrder, CaptureProcesses
 from millstream.processing.jobs.catalog import Catalog
@@ -122,7 +123,7 @@ class Captures:
         return list(self._tables)
 
     def declare(self, url: str, *, tables: Tables, name: str | None, **terms: Any) -> Capture:
-        names = names_of(tables)
+        names, url = names_of(tables), absolute_url(url, os.getcwd())
         called = name or database_in(url)
         kept, given = password_apart(called, url)
         definition = CaptureDefinition(name=called, url=kept, tables=tuple(names.values()), **terms)
@@ -270,7 +271,13 @@ class Captures:
     def _orders(self, *, once: bool) -> list[CaptureOrder]:
         client = dict(self._client_config())
         return [
-            CaptureOrder(capture=one.name, client=client, url=self._url(one), once=once)
+            CaptureOrder(
+                capture=one.name,
+                client=client,
+                approval=Approval.of(one.definition).to_fields(),
+                url=self._url(one),
+                once=once,
+            )
             for one in self.declared.values()
         ]
 

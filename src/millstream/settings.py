@@ -121,6 +121,12 @@ class ClientSettings:
         "data: shop.millstream.keyring. Every process of the app needs it; a backup of the log "
         "must not have it.",
     )
+    captures_approved: Path | None = setting(  # noqa: RUF009 - the same
+        None,
+        file("a file, or none; it is made if missing"),
+        "The captures that were approved on this machine: `millstream capture run` opens no other "
+        "database. Without it: millstream/captures.json in $XDG_CONFIG_HOME, or ~/.config.",
+    )
     tls: bool = setting(
         False,
         switch(),

@@ -230,3 +230,36 @@ def test_a_capture_ends_with_the_process_that_runs_it_also_when_that_is_killed(
     assert child is not None
     running.end(signal.SIGKILL)
     eventually(lambda: not is_there(child), what="the end of the child", within_s=WITHIN_S)
+
+
+def test_a_capture_that_another_machine_added_is_run_when_it_was_approved_here(
+    cli: Cli, shop: App, database: Path, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cli.run("capture", "add", name, url_of(database), "--table", "orders")
+    monkeypatch.setenv("MILLSTREAM_CAPTURES_APPROVED", str(tmp_path / "of_another.json"))
+    assert f"millstream capture approve {name}" in cli.fail("capture", "run", name, "--once")
+    assert (listed(cli, name) or {})["state"] == "failed"
+    assert str(database) in cli.run("capture", "approve", name, "--yes")
+    cli.run("capture", "run", name, "--once")
+    assert changes(shop) == [("r", 1), ("r", 2)]
+
+
+def test_a_capture_of_an_unknown_database_is_dropped_without_it(
+    cli: Cli, database: Path, name: str
+) -> None:
+    cli.run("capture", "add", name, url_of(database), "--table", "orders")
+    before = database.read_bytes()
+    cli.run("capture", "drop", name, "--forget", "--yes")
+    assert listed(cli, name) is None
+    assert database.read_bytes() == before
+
+
+def test_a_file_is_found_by_a_runner_in_another_directory(
+    cli: Cli, shop: App, database: Path, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(database.parent)
+    cli.run("capture", "add", name, f"sqlite:///{database.name}", "--table", "orders")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    cli.run("capture", "run", name, "--once")
+    assert changes(shop) == [("r", 1), ("r", 2)]

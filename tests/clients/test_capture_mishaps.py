@@ -19,6 +19,7 @@ from millstream.capture.postgres.slot import slot_name
 from millstream.capture.runner import CaptureRunner
 from millstream.capture.source import CannotCapture
 from tests.clients.steps import unique_name
+from tests.support.approvals import approved
 from tests.support.committed_records import committed_records
 from tests.support.postgres_server import LOGICAL, PASSWORD, PostgresServer, postgres_server
 from tests.support.waiting import eventually
@@ -52,12 +53,14 @@ class Shop:
         self.control.add(CaptureDefinition(name=self.name, url=url, tables=tables, mode=mode))
 
     def run_once(self) -> None:
-        CaptureRunner(self.client, self.name).run(once=True)
+        CaptureRunner(self.client, self.name, approval=approved(self.client, self.name)).run(
+            once=True
+        )
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
         """Beside the test; what it raised is in `errors`."""
-        runner = CaptureRunner(self.client, self.name)
+        runner = CaptureRunner(self.client, self.name, approval=approved(self.client, self.name))
 
         def run() -> None:
             try:

@@ -49,6 +49,7 @@ from millstream.schemas.schema_topic import SchemaTopic
 from millstream.values.avro_decoder import AvroDecoder
 from millstream.values.confluent_frame import unframe
 from tests.clients.steps import create_topic, unique_name
+from tests.support.approvals import approved
 from tests.support.committed_records import committed_records
 from tests.support.scripted_source import (
     ScriptedDatabase,
@@ -88,7 +89,12 @@ class Trial:
         return definition
 
     def runner(self) -> CaptureRunner:
-        return CaptureRunner(self.client, self.name, opens=self.database.open)
+        return CaptureRunner(
+            self.client,
+            self.name,
+            approval=approved(self.client, self.name),
+            opens=self.database.open,
+        )
 
     def run_once(self) -> str:
         return self.runner().run(once=True)
@@ -507,7 +513,13 @@ def test_a_clock_that_is_put_back_keeps_no_capture_from_what_is_wanted(trial: Tr
     def clock() -> int:
         return system_clock() - put_back_ms
 
-    runner = CaptureRunner(trial.client, trial.name, opens=trial.database.open, now_ms=clock)
+    runner = CaptureRunner(
+        trial.client,
+        trial.name,
+        approval=approved(trial.client, trial.name),
+        opens=trial.database.open,
+        now_ms=clock,
+    )
     with ThreadPoolExecutor(1) as beside:
         ended = beside.submit(runner.run)
         trial.wait_for_state("streaming")
@@ -618,7 +630,9 @@ def test_who_waits_for_an_end_gets_one_when_the_database_stays_away(
         raise SourceInterrupted("nobody is there")
 
     with pytest.raises(SourceInterrupted, match="nobody is there"):
-        CaptureRunner(trial.client, trial.name, opens=is_away).run(once=True)
+        CaptureRunner(
+            trial.client, trial.name, approval=approved(trial.client, trial.name), opens=is_away
+        ).run(once=True)
     assert len(tries) == runner_module.ONCE_FAILURES_MAX + 1
 
 
@@ -662,7 +676,9 @@ def test_a_file_of_sqlite_is_captured_by_its_url(trial: Trial, tmp_path: Path) -
     with contextlib.closing(sqlite3.connect(file, isolation_level=None)) as database:
         database.execute("CREATE TABLE orders (id INTEGER PRIMARY KEY, item TEXT)")
         database.execute("INSERT INTO orders VALUES (1, 'tea'), (2, 'milk')")
-        runner = CaptureRunner(trial.client, trial.name)
+        runner = CaptureRunner(
+            trial.client, trial.name, approval=approved(trial.client, trial.name)
+        )
         assert runner.run(once=True) == "caught up"
         database.execute("UPDATE orders SET item = 'salt' WHERE id = 2")
         database.execute("DELETE FROM orders WHERE id = 1")
@@ -748,4 +764,6 @@ def test_the_format_of_debezium_is_of_postgresql(trial: Trial, tmp_path: Path) -
         database.execute("CREATE TABLE orders (id INTEGER PRIMARY KEY)")
     trial.define(url=f"sqlite:///{file}", format="debezium")
     with pytest.raises(BadDefinition, match="cannot write sqlite as Debezium does"):
-        CaptureRunner(trial.client, trial.name).run(once=True)
+        CaptureRunner(trial.client, trial.name, approval=approved(trial.client, trial.name)).run(
+            once=True
+        )

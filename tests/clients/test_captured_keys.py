@@ -17,6 +17,7 @@ from millstream.capture.control import CaptureControl
 from millstream.capture.runner import CaptureRunner
 from tests.clients.steps import unique_name
 from tests.clients.test_cli_commands import Cli
+from tests.support.approvals import approved
 from tests.support.committed_records import committed_records
 from tests.support.postgres_server import LOGICAL, PASSWORD, PostgresServer, postgres_server
 from tests.support.waiting import eventually
@@ -47,12 +48,14 @@ class Shop:
         self.cli.run("capture", "add", self.name, url, "--table", "orders")
 
     def run_once(self) -> None:
-        CaptureRunner(self.client, self.name).run(once=True)
+        CaptureRunner(self.client, self.name, approval=approved(self.client, self.name)).run(
+            once=True
+        )
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
         """Beside the test; what it raised is in `errors`."""
-        runner = CaptureRunner(self.client, self.name)
+        runner = CaptureRunner(self.client, self.name, approval=approved(self.client, self.name))
 
         def run() -> None:
             try:

@@ -163,15 +163,16 @@ def test_partitions_are_added_but_never_taken(cli: Cli, topic: str) -> None:
 def test_records_before_an_offset_are_trimmed(cli: Cli, topic: str) -> None:
     cli.run("topics", "create", topic)
     cli.run("produce", topic, "a", "b", "c")
-    assert "Nothing was changed" in cli.fail("topics", "trim", topic, "--before", "2")
+    assert "Nothing was changed" in cli.fail("topics", "trim", topic, "--before", "2", exit_code=2)
     cli.run("topics", "trim", topic, "--before", "2", "--yes")
     assert cli.lines(topic) == ["c"]
 
 
 def test_a_topic_is_deleted_only_when_confirmed(cli: Cli, topic: str) -> None:
     cli.run("topics", "create", topic)
-    assert "Nothing was changed" in cli.fail("topics", "delete", topic, stdin="n\n")
-    cli.run("topics", "delete", topic, stdin="y\n")
+    refused = cli.fail("topics", "delete", topic, stdin="y\n", exit_code=2)
+    assert "Nothing was changed" in refused
+    cli.run("topics", "delete", topic, "--yes")
     assert topic not in [one["topic"] for one in cli.json("topics", "list")]
 
 
@@ -393,7 +394,7 @@ def test_a_reset_shows_its_plan_and_waits_for_a_yes(cli: Cli, topic: str, group:
     cli.run("consume", topic, "--group", group, "--max", "2")
     args = ("groups", "reset", group, "--to", "earliest")
     assert "reads 2 records again" in cli.run(*args, "--dry-run")
-    assert "Nothing was changed" in cli.fail(*args, stdin="n\n")
+    assert "Nothing was changed" in cli.fail(*args, exit_code=2)
     assert cli.json("groups", "describe", group)[0]["partitions"][0]["committed"] == 2
     cli.run(*args, "--yes")
     assert cli.run("consume", topic, "--group", group, "--max", "1") == "a\n"

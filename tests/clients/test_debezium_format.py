@@ -19,6 +19,7 @@ from millstream.capture.control import CaptureControl
 from millstream.capture.definition import CaptureDefinition
 from millstream.capture.runner import CaptureRunner
 from tests.clients.steps import unique_name
+from tests.support.approvals import approved
 from tests.support.broker_thread import BrokerThread
 from tests.support.committed_records import committed_records
 from tests.support.debezium_table import TABLES, TYPES, inserted
@@ -69,7 +70,9 @@ class Sides:
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
-        runner = CaptureRunner(self.client, self.ours, url=self.server.url)
+        runner = CaptureRunner(
+            self.client, self.ours, approval=approved(self.client, self.ours), url=self.server.url
+        )
         thread = threading.Thread(target=runner.run)
         self.theirs = Connect(
             THEIRS, POSTGRES_JARS, bootstrap=self.bootstrap, connector=self._connector()

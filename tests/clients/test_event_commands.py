@@ -107,3 +107,16 @@ def test_an_event_is_shunned_by_the_application_it_belongs_to(
     assert "has no aggregate for stream 'Order:1'" in told
     with App(name, brokers=bootstrap, data=tmp_path / "data") as app:
         assert app.event_store().version("Account:alice") == 3
+
+
+def test_every_command_takes_the_file_of_the_app(
+    cli: Cli, name: str, bootstrap: str, tmp_path: Path
+) -> None:
+    """The file knows its broker: none has to be named."""
+    file = tmp_path / "bank.py"
+    file.write_text(APP.format(name=name, brokers=bootstrap, data=tmp_path / "data"))
+    nowhere = Cli("127.0.0.1:1")
+    assert len(nowhere.json("events", "list", str(file))) == 3
+    assert len(nowhere.json("events", "show", f"{file}:app", "Account:alice")) == 2
+    assert "as it was written" in nowhere.run("events", "verify", str(file))
+    assert len(nowhere.run("events", "follow", str(file), "--once").splitlines()) == 4

@@ -87,8 +87,8 @@ def test_dead_letters_are_listed_with_their_history_and_put_back_once(
 def test_a_redrive_asks_first(cli: Cli, queue: Queue) -> None:
     queue.put("a")
     next_job(queue).reject("no")
-    said = cli.fail("queues", "redrive", queue.name, "--all", stdin="n\n")
-    assert "not confirmed" in said
+    said = cli.fail("queues", "redrive", queue.name, "--all", exit_code=2)
+    assert "Pass --yes" in said
     assert len(queue.dead_letters()) == 1
 
 

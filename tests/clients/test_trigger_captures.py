@@ -20,6 +20,7 @@ from millstream.capture.control import CaptureControl
 from millstream.capture.definition import CaptureDefinition
 from millstream.capture.runner import CaptureRunner
 from tests.clients.steps import unique_name
+from tests.support.approvals import approved
 from tests.support.committed_records import committed_records
 from tests.support.postgres_server import PostgresServer, postgres_server
 from tests.support.waiting import eventually
@@ -45,7 +46,9 @@ class Trial:
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
-        runner = CaptureRunner(self.client, self.name, url=self.url)
+        runner = CaptureRunner(
+            self.client, self.name, approval=approved(self.client, self.name), url=self.url
+        )
         thread = threading.Thread(target=runner.run)
         thread.start()
         try:

@@ -43,6 +43,7 @@ PURE = {
 # Files of a folder that has both: the same holds for them.
 PURE_FILES = {
     "capture": (
+        "approval",
         "change",
         "definition",
         "envelope",

@@ -23,6 +23,7 @@ from millstream.capture.captures_topic import CapturesTopic, make_run_topic
 from millstream.capture.control import CaptureControl
 from millstream.capture.definition import CaptureDefinition
 from millstream.capture.runner import CaptureRunner
+from tests.support.approvals import approved
 from tests.support.committed_records import committed_records
 from tests.support.thread_dumps import ask_for_threads
 from tests.support.waiting import eventually
@@ -148,7 +149,9 @@ class KilledCapture:
 
     def catch_up(self) -> None:
         """In this process, once the other one has ended for good."""
-        CaptureRunner(self._client, CAPTURE, url=self.database.url).run(once=True)
+        CaptureRunner(
+            self._client, CAPTURE, approval=approved(self._client, CAPTURE), url=self.database.url
+        ).run(once=True)
 
     def records(self, table: str) -> Records:
         found = committed_records(self.broker.bootstrap, f"{CAPTURE}.{table}")

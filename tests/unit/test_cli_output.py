@@ -1,3 +1,6 @@
+import contextlib
+import io
+import os
 import re
 import signal
 from pathlib import Path
@@ -12,7 +15,15 @@ from millstream.cli_docs import to_markdown
 from millstream.commands.connecting import BrokerUnreachable, Partition, TopicNotFound
 from millstream.commands.consume import Stop
 from millstream.commands.options import BadOption, parse_topic_configs
-from millstream.commands.output import counted, table, terminate_as_interrupt, uninterrupted
+from millstream.commands.output import (
+    NobodyToAsk,
+    NotConfirmed,
+    confirm,
+    counted,
+    table,
+    terminate_as_interrupt,
+    uninterrupted,
+)
 from millstream.commands.produce import reason_of
 from millstream.commands.run import ended_line
 from millstream.commands.topics import in_words
@@ -188,3 +199,51 @@ def test_jobs_are_counted_by_how_they_ended() -> None:
     assert ended_line([done, other]) == "2 jobs done"
     assert ended_line([done, stopped, other]) == "2 jobs done, 1 stopped"
     assert ended_line([stopped]) == "1 job stopped"
+
+
+@pytest.mark.parametrize("piped", ["", "y\n"])
+def test_nobody_is_asked_where_there_is_no_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], piped: str
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO(piped))
+    with pytest.raises(NobodyToAsk, match=r"Drop it\? Nothing was changed: .* Pass --yes") as found:
+        confirm("Drop it?", yes=False)
+    assert exit_code_of(found.value) == 2
+    assert capsys.readouterr() == ("", "")
+    confirm("Drop it?", yes=True)
+
+
+@pytest.mark.parametrize(("typed", "is_confirmed"), [("y", True), ("no", False), ("", False)])
+def test_a_person_is_asked_at_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, typed: str, is_confirmed: bool
+) -> None:
+    keyboard, terminal = os.openpty()
+    with open(terminal) as stdin:
+        monkeypatch.setattr("sys.stdin", stdin)
+        os.write(keyboard, f"{typed}\n".encode())
+        with contextlib.nullcontext() if is_confirmed else pytest.raises(NotConfirmed):
+            confirm("Drop it?", yes=False)
+    os.close(keyboard)
+
+
+@pytest.mark.parametrize(
+    ("there", "command"),
+    [
+        ((), "millstream broker"),
+        (("bank.millstream",), "millstream broker --data bank.millstream"),
+        (("bank.millstream", "broker.millstream"), "millstream broker"),
+        (
+            ("a.millstream", "my b.millstream"),
+            "millstream broker --data a.millstream` or `millstream broker --data 'my b.millstream'",
+        ),
+    ],
+)
+def test_who_finds_no_broker_is_told_to_start_one_with_the_data_that_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, there: tuple[str, ...], command: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in there:
+        (tmp_path / name).mkdir()
+    assert f"Start one with `{command}`, or say" in str(
+        BrokerUnreachable(brokers="127.0.0.1:1", reason="nobody")
+    )

@@ -140,7 +140,7 @@ def test_rows_are_printed_as_a_table(shop: str) -> None:
         (["query", "per_day"], 1, "view per_day is not there yet"),
         (["rollback", "per_day", "--yes"], 1, "has no generation before this one to go back to"),
         (["drop", "per_url", "--generation", "2", "--yes"], 1, "is the one that readers see"),
-        (["drop", "per_url"], 1, "not confirmed"),
+        (["drop", "per_url"], 2, "Pass --yes"),
     ],
 )
 def test_a_mistake_is_told_in_one_line(

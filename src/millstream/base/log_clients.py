@@ -135,6 +135,10 @@ class Topics:
         self._known = {name: len(topic.partitions) for name, topic in found.items()}
         return self._known
 
+    def cluster_id(self) -> str:
+        with translated(self._client, doing="ask for the id of the cluster"):
+            return str(self._admin.list_topics(timeout=PATIENCE_SECONDS).cluster_id)
+
     def ensure(
         self,
         name: str,

@@ -71,6 +71,10 @@ class CaptureControl:
         self._client = client
         make_captures_topic(Topics(client))
 
+    def log_id(self) -> str:
+        """Which log this is, whatever its address."""
+        return Topics(self._client).cluster_id()
+
     def captures(self) -> dict[str, CaptureRecords]:
         """All that are defined, as they are now."""
         return dict(self._book().defined())

@@ -29,6 +29,8 @@ HOST = re.compile(r"(\[[^]]*\]|[^:[\]]*)(:\d*)?")
 # Topics of a capture that are of no table.
 TRANSACTIONS, MESSAGES = "transactions", "messages"
 TRANSACTION = "transaction"  # as Debezium calls it
+SQLITE = "sqlite:///"
+PASSWORD_IN_QUERY = re.compile(r"([?&][^=&#]*password[^=&#]*=)([^&#]*)", re.IGNORECASE)
 VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
@@ -210,8 +212,24 @@ def resolve_url(capture: str, url: str, environment: Mapping[str, str]) -> str:
 
 
 def shown_url(url: str) -> str:
-    """For messages: without a password, if somebody wrote one."""
-    given = urlsplit(url)
-    if not given.password or VARIABLE.fullmatch(given.password):
+    """For messages: without a password, if somebody wrote one. Anybody may have written it."""
+    url = PASSWORD_IN_QUERY.sub(_hidden, url)
+    try:
+        password = urlsplit(url).password
+    except ValueError:  # half of an IPv6 address
+        return "what is no URL"
+    if not password or VARIABLE.fullmatch(password):
         return url
-    return url.replace(f":{given.password}@", ":***@")
+    return url.replace(f":{password}@", ":***@")
+
+
+def _hidden(found: re.Match[str]) -> str:
+    return found[0] if VARIABLE.fullmatch(found[2]) else f"{found[1]}***"
+
+
+def absolute_url(url: str, directory: str) -> str:
+    """A file of SQLite from the root: a runner may be in another directory than `directory`, where
+    it was declared."""
+    if not url.startswith(SQLITE) or not (path := url[len(SQLITE) :]) or path[0] in "/$":
+        return url
+    return f"{SQLITE}{quote(directory)}/{path}"

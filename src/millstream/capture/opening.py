@@ -5,7 +5,6 @@ mariadb://... or mysql://...                   the binlog
 sqlite:///path/to/file.db                      triggers
 """
 
-import os
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
@@ -14,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 
 from millstream.base.errors import Rejected
 from millstream.capture.change import CapturedTable
-from millstream.capture.definition import CaptureDefinition, require_readable, resolve_url
+from millstream.capture.definition import CaptureDefinition, require_readable
 from millstream.capture.source import Source
 
 Known = Iterable[CapturedTable]
@@ -42,20 +41,19 @@ class DriverMissing(Rejected):
 def open_source(
     definition: CaptureDefinition,
     *,
-    url: str | None = None,
+    url: str,
     known: Known = (),
-    environment: Mapping[str, str] = os.environ,
 ) -> Source:
-    """`url`: instead of the definition's, where that was not to be kept. `known`: the versions of
-    tables that former runs have seen."""
-    resolved = url or resolve_url(definition.name, definition.url, environment)
-    require_readable(definition.name, resolved)
-    scheme = urlsplit(resolved).scheme
+    """`url`: as the operator gave it, with its variables filled in. The definition's own may have
+    been written by anybody, and is not looked at. `known`: the versions of tables that former runs
+    have seen."""
+    require_readable(definition.name, url)
+    scheme = urlsplit(url).scheme
     opener = SOURCES.get((scheme, definition.mode))
     if opener is None:
         raise UnknownDatabase(capture=definition.name, scheme=scheme, mode=definition.mode)
     try:
-        return opener(definition, resolved, known)
+        return opener(definition, url, known)
     except ModuleNotFoundError as error:
         extra = EXTRAS.get(scheme, scheme)
         raise DriverMissing(scheme=scheme, module=error.name or "", extra=extra) from None

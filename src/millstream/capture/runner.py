@@ -9,6 +9,7 @@ keeps for it.
 
 import contextlib
 import logging
+import os
 import threading
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Protocol
@@ -16,13 +17,14 @@ from typing import TYPE_CHECKING, Protocol
 from millstream.base.clock import Clock, system_clock
 from millstream.base.errors import Corrupt, MillstreamError, Rejected, Retryable
 from millstream.base.log_clients import Client, WriterFenced
+from millstream.capture.approval import Approval, require_approved
 from millstream.capture.beginning import Run, begin
 from millstream.capture.captures_topic import CapturesTopic, write_wanted
 from millstream.capture.change import CapturedTable
 from millstream.capture.change_writer import ChangeWriter
 from millstream.capture.debezium.records import DebeziumRecords
 from millstream.capture.debezium.values import Modes
-from millstream.capture.definition import BadDefinition, CaptureDefinition
+from millstream.capture.definition import BadDefinition, CaptureDefinition, resolve_url
 from millstream.capture.envelope import Envelope
 from millstream.capture.load.loading import Loading
 from millstream.capture.load.sweep import SweptTopics
@@ -91,24 +93,27 @@ class OpensSource(Protocol):
         self,
         definition: CaptureDefinition,
         *,
-        url: str | None = None,
+        url: str,
         known: Iterable[CapturedTable] = (),
     ) -> Source: ...
 
 
 class CaptureRunner:
-    """`url`: instead of the one that is kept, which has no password in it."""
+    """`approval`: what this runner's operator allows the capture to be. Without it, or if the topic
+    says something else, nothing is opened. `url`: the approved one, with its password."""
 
     def __init__(
         self,
         client: Client,
         capture: str,
         *,
+        approval: Approval | None = None,
         url: str | None = None,
         opens: OpensSource = open_source,
         now_ms: Clock = system_clock,
     ) -> None:
-        self._client, self._capture, self._url = client, capture, url
+        self._client, self._capture = client, capture
+        self._approval, self._url = approval, url
         self._opens, self._now_ms = opens, now_ms
         self._stopping = threading.Event()
         self._teller = Teller(now_ms)
@@ -199,6 +204,14 @@ class CaptureRunner:
             )
         return position_of_now(run.source) or ""
 
+    def forget(self) -> None:
+        """Drop the capture without its database: what it made there stays."""
+        with self._opened_log() as (writer, captures):
+            records = captures.book.of(self._capture)
+            writer.note(forgetting_notes(self._capture, records))
+            writer.commit()
+        write_wanted(self._client, unwanted_notes(self._capture))
+
     # --- what else may be wanted --------------------------------------------------------------
 
     def _drop(self, run: Run) -> End:
@@ -283,7 +296,7 @@ class CaptureRunner:
         definition: CaptureDefinition,
     ) -> Iterator[Run]:
         known = list(records.schemas.values())
-        source = self._opens(definition, url=self._url, known=known)
+        source = self._opens(definition, url=self._approved_url(definition), known=known)
         with contextlib.closing(source), self._opened_avro(definition) as avro:
             envelope = Envelope(capture=self._capture, kind=source.kind, database=source.database)
             changes = ChangeWriter(
@@ -296,6 +309,11 @@ class CaptureRunner:
                 debezium=debezium_records(definition, source),
             )
             yield Run(definition, records, source, writer, captures, changes)
+
+    def _approved_url(self, definition: CaptureDefinition) -> str:
+        """Only here is a variable of the environment looked up, and only for what was approved."""
+        approval = require_approved(definition, self._approval)
+        return self._url or resolve_url(self._capture, approval.url, os.environ)
 
     @contextlib.contextmanager
     def _opened_avro(self, definition: CaptureDefinition) -> "Iterator[AvroSchemas | None]":

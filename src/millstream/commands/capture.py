@@ -7,7 +7,7 @@ about a second: `millstream capture run`, or an application (`millstream run`).
 import contextlib
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -27,9 +27,12 @@ from millstream.commands.output import (
 from millstream.commands.plain_help import PlainCommand
 
 if TYPE_CHECKING:
+    from millstream.capture.approval import Approval
+    from millstream.capture.approved_captures import ApprovedCaptures
     from millstream.capture.control import CaptureControl
     from millstream.capture.definition import CaptureDefinition
     from millstream.capture.position_record import CaptureRecords
+    from millstream.capture.runner import CaptureRunner
     from millstream.capture.source import Finding
 
 app = typer.Typer(no_args_is_help=True, help="Captures: changes of databases, as topics.")
@@ -176,12 +179,13 @@ def add(
     control = _control(brokers)
     if url is None:
         if not unchecked:
-            _require_tables(control.capture(name), table)
+            _require_tables(control, name, table)
         control.add_tables(name, table)
         say(f"capture {name} has {', '.join(table)} too: whoever runs it loads them now")
         return
-    from millstream.capture.definition import CaptureDefinition, require_no_password
+    from millstream.capture.definition import CaptureDefinition, absolute_url, require_no_password
 
+    url = absolute_url(url, os.getcwd())
     require_no_password(name, url)
     definition = CaptureDefinition(
         name=name,
@@ -204,6 +208,7 @@ def add(
     if not unchecked:
         _require_ready(definition)
     control.add(definition)
+    _approve(control, definition)
     say(f"capture {name} is there: `millstream capture run {name}` runs it")
 
 
@@ -229,7 +234,7 @@ def check(
 
     Example: millstream capture check 'postgresql://mill:${SHOP_PASSWORD}@db/shop' --table orders
     """
-    definition = _definition_of(place, table, mode, brokers)
+    definition = _definition_of(place, table, mode, brokers)  # given, or approved
     findings = _findings(definition)
     if json:
         print_json([_finding(one) for one in findings])
@@ -246,9 +251,7 @@ def _definition_of(
     place: str, tables: list[str], mode: str, brokers: str | None
 ) -> "CaptureDefinition":
     if "://" not in place:
-        found = _control(brokers).capture(place).definition
-        assert found is not None
-        return found
+        return _approved_definition(_control(brokers), place)
     if not tables:
         raise BadUsage("say which tables are to be captured: --table orders")
     from millstream.capture.definition import CaptureDefinition
@@ -270,10 +273,10 @@ def _require_ready(definition: "CaptureDefinition") -> None:
     _require_none_missing(findings)
 
 
-def _require_tables(records: "CaptureRecords", tables: list[str]) -> None:
+def _require_tables(control: "CaptureControl", name: str, tables: list[str]) -> None:
     """Of a capture that is there: a table that is not would be waited for in silence."""
-    assert records.definition is not None
-    _require_ready(replace(records.definition, tables=tuple(tables), outbox=None))
+    definition = _approved_definition(control, name)
+    _require_ready(replace(definition, tables=tuple(tables), outbox=None))
 
 
 def _require_none_missing(findings: "list[Finding]") -> None:
@@ -283,10 +286,59 @@ def _require_none_missing(findings: "list[Finding]") -> None:
 
 
 def _findings(definition: "CaptureDefinition") -> "list[Finding]":
+    from millstream.capture.definition import resolve_url
     from millstream.capture.opening import open_source
 
-    with contextlib.closing(open_source(definition)) as source:
+    url = resolve_url(definition.name, definition.url, os.environ)
+    with contextlib.closing(open_source(definition, url=url)) as source:
         return source.check()
+
+
+# --- approve ------------------------------------------------------------------------------------
+
+
+@app.command("approve", cls=PlainCommand)
+def approve(name: Name, brokers: Brokers = None, yes: Yes = False) -> None:
+    """Allow this machine to run a capture as the topic _captures has it now.
+
+    Whoever may write that topic could have changed it: read what is shown. `millstream capture add`
+    approves what you type by itself.
+
+    Example: millstream capture approve shop
+    """
+    from millstream.commands.capture_lines import approval_lines
+
+    control = _control(brokers)
+    definition = control.capture(name).definition
+    assert definition is not None
+    for line in approval_lines(definition):
+        typer.echo(line)
+    confirm(f"Let this machine run capture {name}?", yes=yes)
+    _approve(control, definition)
+    say(f"capture {name} is approved: `millstream capture run {name}` runs it")
+
+
+def _approved() -> "ApprovedCaptures":
+    from millstream.capture.approved_captures import ApprovedCaptures
+    from millstream.settings import ClientSettings, load
+
+    return ApprovedCaptures(load(ClientSettings).captures_approved)
+
+
+def _approve(control: "CaptureControl", definition: "CaptureDefinition") -> None:
+    from millstream.capture.approval import Approval
+
+    _approved().keep(control.log_id(), definition.name, Approval.of(definition))
+
+
+def _approved_definition(control: "CaptureControl", name: str) -> "CaptureDefinition":
+    """What was written by anybody is opened by nobody."""
+    from millstream.capture.approval import require_approved
+
+    definition = control.capture(name).definition
+    assert definition is not None
+    require_approved(definition, _approved().of(control.log_id(), name))
+    return definition
 
 
 def _finding(one: "Finding") -> dict[str, Any]:
@@ -391,7 +443,19 @@ def reload(
 
 
 @app.command("drop", cls=PlainCommand)
-def drop(name: Name, brokers: Brokers = None, yes: Yes = False) -> None:
+def drop(
+    name: Name,
+    forget: Annotated[
+        bool,
+        typer.Option(
+            "--forget",
+            help="Do not ask the database, as it is gone, or is none of yours: what the capture "
+            "made there stays.",
+        ),
+    ] = False,
+    brokers: Brokers = None,
+    yes: Yes = False,
+) -> None:
     """Drop a capture, and what it made in the database. The topics of its tables stay.
 
     Example: millstream capture drop shop --yes
@@ -399,10 +463,20 @@ def drop(name: Name, brokers: Brokers = None, yes: Yes = False) -> None:
     control = _control(brokers)
     control.capture(name)
     confirm(f"Drop capture {name}?", yes=yes)
+    if forget:
+        _runner(_client(brokers), name).forget()
+    else:
+        _drop(control, name, brokers)
+    _approved().forget(control.log_id(), name)
+    say(f"capture {name} is dropped; the topics of its tables are there as they were")
+
+
+def _drop(control: "CaptureControl", name: str, brokers: str | None) -> None:
+    """By whoever runs it; else this process does, to its end. If somebody did, he is fenced."""
     control.drop(name)
     if not _is_gone(control, name):
-        _drop_here(_client(brokers), name)
-    say(f"capture {name} is dropped; the topics of its tables are there as they were")
+        approval = _approved().of(control.log_id(), name)
+        _runner(_client(brokers), name, approval).run(once=True)
 
 
 def _is_gone(control: "CaptureControl", name: str) -> bool:
@@ -415,11 +489,12 @@ def _is_gone(control: "CaptureControl", name: str) -> bool:
     return True
 
 
-def _drop_here(client: dict[str, Any], name: str) -> None:
-    """Nobody runs it: so this process does, to its end. If somebody did, he is fenced."""
+def _runner(
+    client: dict[str, Any], name: str, approval: "Approval | None" = None
+) -> "CaptureRunner":
     from millstream.capture.runner import CaptureRunner
 
-    CaptureRunner(client, name).run(once=True)
+    return CaptureRunner(client, name, approval=approval)
 
 
 # --- run ----------------------------------------------------------------------------------------
@@ -447,7 +522,8 @@ def run(
     chosen = {name: control.capture(name) for name in names} if names else control.captures()
     if not chosen:
         raise BadUsage("there is no capture: `millstream capture add NAME URL --table TABLE`")
-    _require_variables(chosen)
+    approvals = _approvals(control, chosen)
+    _require_variables(approvals)
     from millstream.base.clock import system_clock
     from millstream.capture_processes import CaptureOrder, CaptureProcesses
     from millstream.commands.capture_lines import of_this_run
@@ -455,7 +531,15 @@ def run(
 
     began_ms = system_clock()
     client = _client(brokers)
-    orders = [CaptureOrder(capture=name, client=_plain(client), once=once) for name in chosen]
+    orders = [
+        CaptureOrder(
+            capture=name,
+            client=_plain(client),
+            approval=None if approval is None else approval.to_fields(),
+            once=once,
+        )
+        for name, approval in approvals.items()
+    ]
     processes = CaptureProcesses(orders)
     with (
         terminate_as_interrupt(),
@@ -483,13 +567,21 @@ def _running(processes: Any) -> Iterator[None]:
         processes.stop()
 
 
-def _require_variables(captures: "dict[str, CaptureRecords]") -> None:
+def _approvals(
+    control: "CaptureControl", captures: "Iterable[str]"
+) -> "dict[str, Approval | None]":
+    """What was never approved fails in its child, and does not keep the others from running."""
+    approved, log = _approved(), control.log_id()
+    return {name: approved.of(log, name) for name in captures}
+
+
+def _require_variables(approvals: "dict[str, Approval | None]") -> None:
     """Said here once, and not by each child."""
     from millstream.capture.definition import resolve_url
 
-    for name, records in captures.items():
-        if records.definition is not None:
-            resolve_url(name, records.definition.url, os.environ)
+    for name, approval in approvals.items():
+        if approval is not None:
+            resolve_url(name, approval.url, os.environ)
 
 
 # --- the broker ---------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from millstream.base.quantity import format_duration_ms, format_size
+from millstream.capture.approval import Approval, shown
 from millstream.capture.definition import shown_url
 from millstream.capture.load.plan import Phase, TableLoad, load_from_json
 from millstream.capture.load.progress import LoadProgress, TableProgress, progress_line
@@ -12,6 +13,7 @@ from millstream.commands.output import counted
 
 if TYPE_CHECKING:
     from millstream.capture.change import CapturedTable
+    from millstream.capture.definition import CaptureDefinition
     from millstream.capture.position_record import CaptureRecords
     from millstream.capture.source import Finding
 
@@ -186,6 +188,20 @@ def heading(facts: Facts) -> list[str]:
     measures = [f"{what}: {value}" for what, value in told.items() if value is not None]
     when = "when it last ran, " if facts["state"] == NOT_RUNNING else ""
     return lines + ([f"  {when}{', '.join(measures)}"] if measures else [])
+
+
+def approval_lines(definition: "CaptureDefinition") -> list[str]:
+    """What whoever approves it should have read."""
+    approval = Approval.of(definition)
+    told = {
+        "database": shown(approval.url),
+        "looks up in this environment": ", ".join(approval.variables) or "nothing",
+        "mode": approval.mode,
+        "tables": shown(", ".join(definition.tables)),
+        "outbox, whose rows are deleted": shown(approval.outbox),
+        "topics begin with": shown(definition.prefix),
+    }
+    return [f"{what}: {value}" for what, value in told.items()]
 
 
 def table_rows(records: "CaptureRecords", facts: Facts) -> list[list[object]]:

@@ -1,11 +1,11 @@
 """`millstream events`: the streams of an application's events, looked at, checked and corrected.
 
-Reads the topic as it is, without the application's classes; only `shun` needs its file, because
-what an event's absence does to a state is known there.
+Reads the topic as it is, without the application's classes: a name is enough, its file is taken
+too. Only `shun` needs the file, because what an event's absence does to a state is known there.
 """
 
 import json as json_text
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any
@@ -29,7 +29,12 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True, help="Events of an application: who did what, and why.")
 
 Topic = Annotated[
-    str, typer.Argument(metavar="APP", help="The application's name, or its topic: shop.events.")
+    str,
+    typer.Argument(
+        metavar="APP",
+        help="The application's name or topic: shop, shop.events. Or its file: shop.py, which "
+        "knows its broker and data.",
+    ),
 ]
 Stream = Annotated[
     str, typer.Argument(metavar="STREAM", help="A stream, as `list` shows it: Account:alice.")
@@ -67,8 +72,28 @@ class ChainsBroken(Corrupt):
 
 @contextmanager
 def opened(app: str, brokers: str | None) -> "Iterator[EventStore]":
-    """To read; a topic that is not there is not made."""
-    config = client_config(open_cluster(brokers).brokers)
+    """To read; a topic that is not there is not made. `app`: a name, a topic, or a file."""
+    if not is_file(app):
+        with opened_topic(app, client_config(open_cluster(brokers).brokers)) as store:
+            yield store
+        return
+    from millstream.commands.views import opened as opened_app
+
+    with opened_app(app) as found:
+        config = (
+            found.client_config if brokers is None else client_config(open_cluster(brokers).brokers)
+        )
+        with opened_topic(found.name, config) as store:
+            yield store
+
+
+def is_file(app: str) -> bool:
+    """As commands are given the file of an App: shop.py, or shop.py:app."""
+    return app.partition(":")[0].endswith(".py")
+
+
+@contextmanager
+def opened_topic(app: str, config: "Mapping[str, Any]") -> "Iterator[EventStore]":
     from millstream.aggregates import library_missing
     from millstream.base.log_clients import Topics
 

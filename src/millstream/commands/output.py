@@ -16,6 +16,7 @@ from typing import Any
 import typer
 
 from millstream.base.errors import Rejected
+from millstream.commands.options import BadUsage
 
 Handler = Callable[[int, FrameType | None], Any] | signal.Handlers
 
@@ -27,6 +28,15 @@ class NotConfirmed(Rejected):
         super().__init__(
             "Nothing was changed: not confirmed. Pass --yes to go ahead without a question"
         )
+
+
+class NobodyToAsk(BadUsage):
+    def __init__(self, *, question: str) -> None:
+        super().__init__(
+            f"{question} Nothing was changed: there is no terminal to ask at. Pass --yes to go "
+            "ahead without a question"
+        )
+        self.question = question
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
@@ -83,12 +93,15 @@ def say(message: str) -> None:
 
 
 def confirm(question: str, *, yes: bool) -> None:
+    """Ask at a terminal. Elsewhere nobody is asked: what a pipe happens to have is no answer."""
     if yes:
         return
+    if not sys.stdin.isatty():
+        raise NobodyToAsk(question=question)
     # Not typer.confirm: it writes a space to stdout, where the data goes.
     typer.echo(f"{question} [y/N] ", nl=False, err=True)
     answer = sys.stdin.readline()
-    if not answer.endswith("\n"):  # no terminal to answer at
+    if not answer.endswith("\n"):  # Ctrl-D
         say("")
     if answer.strip().lower() not in ("y", "yes"):
         raise NotConfirmed

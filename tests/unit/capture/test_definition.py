@@ -8,6 +8,7 @@ from millstream.capture.definition import (
     PasswordInUrl,
     UnreadableUrl,
     VariableMissing,
+    absolute_url,
     resolve_url,
     shown_url,
 )
@@ -98,6 +99,27 @@ def test_variables_are_looked_up_when_it_is_opened() -> None:
 def test_a_missing_variable_is_named() -> None:
     with pytest.raises(VariableMissing, match="SHOP_PASSWORD"):
         resolve_url("shop", URL, {})
+
+
+def test_a_url_from_a_topic_is_shown_without_any_password() -> None:
+    kept = "postgresql://db/shop?user=mill&password=${SHOP_PASSWORD}"
+    assert shown_url(kept) == kept
+    assert shown_url("mariadb://db/s?ssl_key_password=secret&a=b").endswith("password=***&a=b")
+    assert "secret" not in shown_url("postgresql://mill:secret@[::1/shop")
+
+
+@pytest.mark.parametrize(
+    ("url", "kept"),
+    [
+        ("sqlite:///shop.db", "sqlite:////srv/my%20shop/shop.db"),
+        ("sqlite:///../a%20b.db", "sqlite:////srv/my%20shop/../a%20b.db"),
+        ("sqlite:////data/shop.db", "sqlite:////data/shop.db"),
+        ("sqlite:///${SHOP}/shop.db", "sqlite:///${SHOP}/shop.db"),
+        ("postgresql://db/shop", "postgresql://db/shop"),
+    ],
+)
+def test_a_file_is_kept_with_the_directory_where_it_was_declared(url: str, kept: str) -> None:
+    assert absolute_url(url, "/srv/my shop") == kept
 
 
 def test_a_url_is_shown_without_its_password() -> None:

@@ -13,6 +13,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 import pymysql
 
 from millstream.base.errors import MillstreamError, Rejected
+from millstream.capture.mariadb.logging_in import REFUSED_HERE, GuardedConnection, plugins_for
 from millstream.capture.source import SourceInterrupted, SourceLost
 
 PORT: Final = 3306
@@ -43,6 +44,12 @@ class LoginRefused(SourceInterrupted):
             "password right, or have the credentials changed? A capture that runs tries again; "
             "with new ones, start it again"
         )
+
+
+class UnsafeLogin(Rejected):
+    def __init__(self, *, capture: str, message: str) -> None:
+        super().__init__(f"the capture {capture} did not log in to its database: {message}")
+        self.capture = capture
 
 
 class DatabaseRefused(SourceInterrupted):
@@ -133,7 +140,9 @@ def connect(address: Address) -> "pymysql.Connection[Any]":
 
 
 def _connect(address: Address, database: str | None) -> "pymysql.Connection[Any]":
-    return pymysql.connect(
+    return GuardedConnection(
+        auth_plugin_map=plugins_for(address.host, address.options),
+        local_infile=False,
         host=address.host,
         port=address.port,
         user=address.user,
@@ -168,6 +177,8 @@ def refusal(capture: str, error: pymysql.err.Error) -> MillstreamError:
         return DatabaseRefused(capture=capture, message=message)
     if code in LOGIN_REFUSED:
         return LoginRefused(capture=capture, message=message)
+    if code == REFUSED_HERE:
+        return UnsafeLogin(capture=capture, message=message)
     if code in (NO_SUCH_TABLE, TABLE_CHANGED):
         return TableChanged(f"the capture {capture} cannot read a table now: {message}")
     if code in REFUSED:

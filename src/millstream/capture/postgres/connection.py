@@ -4,10 +4,11 @@ libpq does the protocol; here it is never waited for but in `wait`. Knows nothin
 messages, but for the keepalives.
 """
 
+import os
 import select
 import time
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 import psycopg
 from psycopg import pq
@@ -30,6 +31,9 @@ from millstream.capture.postgres.wire import (
 CONNECT_TIMEOUT_S: Final = 10
 # The server gives up on us after wal_sender_timeout, 60 s unless told otherwise.
 STATUS_EVERY_S: Final = 5.0
+# A server that nobody checked gets no password, and no hash that is as good as one: SCRAM proves
+# it, Kerberos and peer need none. A URL that says `require_auth` itself goes before this.
+PROOFS_ONLY: Final = "!password,!md5"
 _COPY_ENDED: Final = -1
 _NOTHING_NOW: Final = 0
 
@@ -49,18 +53,25 @@ def conninfo_of(url: str, *, capture: str) -> str:
     except psycopg.ProgrammingError as error:
         raise UnreadableUrl(capture=capture, problem=_problem_in_url(str(error))) from None
     options = " ".join(f"-c {name}={value}" for name, value in SESSION_OPTIONS.items())
-    defaults = {
+    defaults: dict[str, Any] = {
         "connect_timeout": CONNECT_TIMEOUT_S,
         "keepalives_idle": 10,
         "keepalives_interval": 5,
         "keepalives_count": 3,
     }
+    if not _is_verified(given) and not os.environ.get("PGREQUIREAUTH"):
+        defaults["require_auth"] = PROOFS_ONLY
     ours = {
         "client_encoding": "UTF8",
         "application_name": f"millstream capture {capture}",
         "options": f"{given.get('options') or ''} {options}".strip(),
     }
     return make_conninfo("", **{**defaults, **given, **ours})
+
+
+def _is_verified(given: Mapping[str, Any]) -> bool:
+    """Whether the certificate of the server is checked, with its name."""
+    return given.get("sslmode") == "verify-full" or given.get("sslrootcert") == "system"
 
 
 def _problem_in_url(message: str) -> str:
