@@ -99,6 +99,9 @@ def _limits(settings: WebSettings) -> "Limits":
     from millstream.web.limits import Limits
 
     return Limits(
+        connections_max=settings.connections_max,
+        connections_per_address_max=settings.connections_per_address_max,
+        head_ms_max=settings.head_ms_max,
         body_bytes_max=settings.body_bytes_max,
         body_ms_max=settings.body_ms_max,
         rows_max=settings.rows_max,

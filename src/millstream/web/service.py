@@ -75,7 +75,7 @@ def make_service(
     open_paths = {one.path for one in OPERATIONS if not one.needs_token}
     if console is not None:
         open_paths |= OPEN_PATHS
-    guard = Guard(inner, replace(admitted, open_paths=frozenset(open_paths)))
+    guard = Guard(inner, replace(admitted, open_paths=frozenset(open_paths)), found)
     return Service(guard, serving, watch)
 
 

@@ -1,0 +1,1 @@
+"""Attacks that were tried and must stay without effect."""
