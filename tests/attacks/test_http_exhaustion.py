@@ -158,6 +158,18 @@ def test_requests_that_cannot_be_understood_fill_no_log(serve: Serve, stderr: Pa
     assert lines_in(stderr) <= LINES_MAX
 
 
+def test_bodies_that_break_after_their_answer_fill_no_log(serve: Serve, stderr: Path) -> None:
+    server = serve()
+    chunked = "POST /v1/topics HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+    with connections(server.address, 300, chunked.encode()) as bad:
+        for one in bad:
+            one.settimeout(30)
+            assert b" 401 " in one.recv(65_536)
+            say(one, b"no chunk\r\n\r\n")
+        assert all_end(bad)
+    assert lines_in(stderr) <= LINES_MAX
+
+
 def test_half_tls_handshakes_shut_nobody_out(serve: Serve, stderr: Path, tmp_path: Path) -> None:
     made = [sys.executable, "-m", "millstream", "certs", str(tmp_path), "--host", "localhost"]
     subprocess.run(made, check=True, capture_output=True)

@@ -60,7 +60,11 @@ def served(app: "App", terms: HttpTerms) -> "Iterator[Callable[[], Service]]":
     application, console = ServedApp(app, terms.limits), ShownApp(app)
     try:
         yield lambda: make_service(
-            application, limits=terms.limits, admission=terms.admission, console=console
+            application,
+            limits=terms.limits,
+            admission=terms.admission,
+            console=console,
+            folders=(str(app.data), str(app.data.absolute())),
         )
     finally:
         console.close()

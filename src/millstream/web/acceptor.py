@@ -23,8 +23,9 @@ logger = logging.getLogger(__name__)
 logger.addFilter(RareLines(time.monotonic))
 
 BACKLOG = 1_024
-# In one turn of the loop, so that a flood of clients does not stop those that are in.
-ACCEPTED_AT_ONCE_MAX = 64
+# In one turn of the loop. What a client sent with its connection is read some turns later: a flood
+# must not take the places of so many turns.
+ACCEPTED_AT_ONCE_MAX = 16
 # Without a free file accept fails at once, again and again: some connections go, then it is tried.
 RETRY_SECONDS = 0.25
 ENDED_FOR_FILES = 8

@@ -13,6 +13,7 @@ from millstream.web.calls import Calls
 from millstream.web.limits import Limits
 from millstream.web.ports import Application, Declared, ServedView
 from millstream.web.problems import Problem, unknown
+from millstream.web.reporting import reported
 from millstream.web.row_json import to_json
 
 JSON = "application/json"
@@ -20,13 +21,18 @@ JSON = "application/json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Serving:
-    """Of one server; `closing` is set when it stops, so that feeds end."""
+    """Of one server; `closing` is set when it stops, so that feeds end. `folders`: whose names no
+    client is told."""
 
     application: Application
     limits: Limits
     calls: Calls
     has_console: bool = False
+    folders: tuple[str, ...] = ()
     closing: anyio.Event = field(default_factory=anyio.Event)
+
+    def reported(self, error: BaseException, doing: str) -> Problem:
+        return reported(error, doing, self.folders)
 
     def topic(self, name: str) -> Declared:
         known = self.application.topics()

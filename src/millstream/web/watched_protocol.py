@@ -20,6 +20,8 @@ from uvicorn.server import ServerState
 
 from millstream.base.rare_lines import RareLines
 from millstream.web.connections import PLACE, Place
+from millstream.web.guard import EVERY_ANSWER
+from millstream.web.problems import PROBLEM_JSON, Problem
 
 # For as long nothing at all was taken of what is to be sent; a slow reader takes some.
 WRITE_STALL_SECONDS = 60.0
@@ -72,7 +74,20 @@ class WatchedProtocol(H11Protocol):
         self._watch_writes()
 
     def send_400_response(self, msg: str) -> None:
-        super().send_400_response(msg)
+        """As every answer of ours. Where one was given already there is nothing more to say."""
+        if self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
+            self.transport.abort()
+            return
+        body = Problem("bad-request", "this is not HTTP/1.1, or its head is too long").to_json()
+        headers = EVERY_ANSWER | {
+            "Content-Type": PROBLEM_JSON,
+            "Content-Length": f"{len(body)}",
+            "Connection": "close",
+        }
+        answer = h11.Response(status_code=400, headers=[*headers.items()], reason=b"Bad Request")
+        for event in (answer, h11.Data(data=body), h11.EndOfMessage()):
+            self.transport.write(self.conn.send(event) or b"")
+        self.transport.close()
         self._watch_writes()
 
     # --- waits ----------------------------------------------------------------------------------
