@@ -69,6 +69,7 @@ docs: $(STAMP)
 	@$(BIN)/python -m millstream.broker.metrics.document > docs/metrics.md
 	@$(BIN)/python -m millstream.broker.api_document > docs/reference/kafka_apis.md
 	@$(BIN)/python -m millstream.web.document > docs/reference/http.md
+	@$(BIN)/python codegen/grafana_dashboard.py
 
 # The console's pictures in docs/images, from a demo that runs.
 pictures: $(STAMP)

@@ -8,13 +8,13 @@ import asyncio
 import contextlib
 import ctypes
 import logging
-import resource
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from millstream.base.clock import system_clock
+from millstream.base.file_limit import raise_file_limit
 from millstream.broker.config import BrokerConfig
 from millstream.broker.node import Node
 from millstream.broker.security.sasl_session import LIFETIME_UNLIMITED
@@ -114,7 +114,7 @@ def run_broker(
     Returns the exit code. `when_ready` is called once, when clients can connect.
     """
     _set_up_diagnostics(settings.log_level)
-    _raise_file_limit()
+    raise_file_limit()  # each segment has three files open, each connection one
     _keep_freed_memory()
     with _event_loop() as loop:
         return loop.run_until_complete(_serve(settings, when_ready, until_closed))
@@ -176,13 +176,6 @@ def _event_loop() -> Iterator[asyncio.AbstractEventLoop]:
     finally:
         loop.run_until_complete(loop.shutdown_asyncgens())
         loop.close()
-
-
-def _raise_file_limit() -> None:
-    """Half are for the log's files, three for each segment, the others for connections."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with contextlib.suppress(ValueError, OSError):  # some systems name a limit they do not give
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 # mallopt(3) of glibc, and its two parameters.

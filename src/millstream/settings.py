@@ -496,6 +496,24 @@ class WebSettings:
         "More names by which a server on loopback may be called, of a proxy before it. Requests by "
         "other names are refused: a page of another site could send them.",
     )
+    connections_max: int = setting(
+        4_096,
+        count(at_least=16, at_most=1_000_000),
+        "Connections at one time, fewer if the system allows fewer open files. One more ends the "
+        "one that has waited longest without a request.",
+    )
+    connections_per_address_max: int = setting(
+        1_024,
+        count(at_least=1, at_most=1_000_000),
+        "Of these, how many one client address may have; of IPv6, one network of 64 bits. Behind a "
+        "proxy all clients have its address.",
+    )
+    head_ms_max: int = setting(
+        10 * SECOND_MS,
+        duration(at_least=100, at_most=HOUR_MS),
+        "How long a client may take to send the head of a request, to complete a TLS handshake, or "
+        "to send the body of a request that needs no token.",
+    )
     body_bytes_max: int = setting(
         8 * MIB,
         size(at_least=KIB, at_most=GIB),
@@ -504,7 +522,7 @@ class WebSettings:
     body_ms_max: int = setting(
         30 * SECOND_MS,
         duration(at_least=100, at_most=HOUR_MS),
-        "How long a body may take to arrive.",
+        "How long the body of a request that has the token may take to arrive.",
     )
     rows_max: int = setting(
         10_000,
@@ -524,7 +542,8 @@ class WebSettings:
     requests_max: int = setting(
         512,
         count(at_least=1, at_most=100_000),
-        "Requests that are answered at one time, feeds among them; one more is told to come later.",
+        "Requests that are answered at one time, feeds among them; one more is told to come later. "
+        "Those that need no token do not count.",
     )
     threads_max: int = setting(
         16,

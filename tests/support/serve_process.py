@@ -1,5 +1,6 @@
 """`millstream serve` as a process of its own, on a free port of loopback."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -7,7 +8,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import IO, Self
+from urllib.parse import urlsplit
 
 from tests.support.readable import is_readable
 
@@ -18,28 +20,49 @@ class ServeProcess:
     """Runs until it is stopped, or killed; `url` is where it listens."""
 
     def __init__(
-        self, file: Path, *, env: Mapping[str, str], options: tuple[str, ...] = ()
+        self,
+        file: Path,
+        *,
+        env: Mapping[str, str],
+        options: tuple[str, ...] = (),
+        files_max: int | None = None,
+        stderr: Path | None = None,
     ) -> None:
-        self._command = [sys.executable, "-m", "millstream", "serve", str(file)]
+        """`files_max`: a hard limit of its open files. `stderr`: where it says what is wrong, for
+        what may be more than a pipe holds."""
+        limited = [] if files_max is None else ["prlimit", f"--nofile={files_max}"]
+        self._command = [*limited, sys.executable, "-m", "millstream", "serve", str(file)]
+        self._stderr = stderr
         self._command += ["--listen", "127.0.0.1:0", *options]
         self._env, self._folder = os.environ | dict(env), file.parent
         self.url = ""
         self.start()
 
     def start(self) -> None:
-        self.process = subprocess.Popen(
-            self._command,
-            cwd=self._folder,
-            env=self._env,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        with contextlib.ExitStack() as opened:
+            stderr: int | IO[bytes] = subprocess.PIPE
+            if self._stderr is not None:
+                stderr = opened.enter_context(self._stderr.open("ab"))
+            self.process = subprocess.Popen(
+                self._command,
+                cwd=self._folder,
+                env=self._env,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                text=True,
+            )
         assert self.process.stdout is not None
         assert is_readable(self.process.stdout, WITHIN_S), "it does not start"
         line = self.process.stdout.readline()
         assert " on http" in line, f"{line}{self._said()}"
         self.url = line.rsplit(" ", 1)[1].strip()
+
+    @property
+    def address(self) -> tuple[str, int]:
+        found = urlsplit(self.url)
+        assert found.hostname is not None
+        assert found.port is not None
+        return found.hostname, found.port
 
     @property
     def threads(self) -> int:
@@ -64,7 +87,8 @@ class ServeProcess:
 
     def _said(self) -> str:
         self.process.kill()
-        return self.process.communicate()[1]
+        said: str | None = self.process.communicate()[1]
+        return said or ""
 
     def __enter__(self) -> Self:
         return self

@@ -31,15 +31,22 @@ class WebClient:
         limits: Limits | None = None,
         admission: Admission | None = None,
         console: Source | None = None,
+        folders: tuple[str, ...] = (),
     ) -> None:
         self.application = application
         self._runner = asyncio.Runner()
-        self.service = self._runner.run(self._made(limits, admission, console))
+        self.service = self._runner.run(self._made(limits, admission, console, folders))
 
     async def _made(
-        self, limits: Limits | None, admission: Admission | None, console: Source | None
+        self,
+        limits: Limits | None,
+        admission: Admission | None,
+        console: Source | None,
+        folders: tuple[str, ...],
     ) -> Any:
-        return make_service(self.application, limits=limits, admission=admission, console=console)
+        return make_service(
+            self.application, limits=limits, admission=admission, console=console, folders=folders
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -129,7 +136,7 @@ def problem(answer: httpx.Response) -> tuple[str, int]:
     """Its kind, and its status, which is the answer's."""
     assert answer.headers["content-type"] == "application/problem+json"
     found = answer.json()
-    assert set(found) == {"type", "title", "status", "detail", "what_to_do"}
+    assert set(found) - {"id"} == {"type", "title", "status", "detail", "what_to_do"}
     assert found["status"] == answer.status_code
     return found["type"].removeprefix("urn:millstream:problem:"), answer.status_code
 

@@ -1,6 +1,5 @@
 import asyncio
 import ipaddress
-import resource
 import sys
 from dataclasses import fields
 from pathlib import Path
@@ -94,13 +93,3 @@ def test_the_loop_is_uvloops_and_asyncios_where_that_is_missing(
     with running._event_loop() as loop:
         assert isinstance(loop, asyncio.SelectorEventLoop)
     assert loop.is_closed()
-
-
-def test_the_broker_takes_as_many_files_as_the_system_gives() -> None:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    try:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (min(256, hard), hard))
-        running._raise_file_limit()
-        assert resource.getrlimit(resource.RLIMIT_NOFILE) == (hard, hard)
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

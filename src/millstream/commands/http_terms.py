@@ -60,7 +60,11 @@ def served(app: "App", terms: HttpTerms) -> "Iterator[Callable[[], Service]]":
     application, console = ServedApp(app, terms.limits), ShownApp(app)
     try:
         yield lambda: make_service(
-            application, limits=terms.limits, admission=terms.admission, console=console
+            application,
+            limits=terms.limits,
+            admission=terms.admission,
+            console=console,
+            folders=(str(app.data), str(app.data.absolute())),
         )
     finally:
         console.close()
@@ -99,6 +103,9 @@ def _limits(settings: WebSettings) -> "Limits":
     from millstream.web.limits import Limits
 
     return Limits(
+        connections_max=settings.connections_max,
+        connections_per_address_max=settings.connections_per_address_max,
+        head_ms_max=settings.head_ms_max,
         body_bytes_max=settings.body_bytes_max,
         body_ms_max=settings.body_ms_max,
         rows_max=settings.rows_max,

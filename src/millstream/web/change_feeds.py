@@ -20,7 +20,7 @@ from millstream.base.errors import MillstreamError
 from millstream.views.feeds import Slow
 from millstream.web.event_stream import HEARTBEAT, plain_event, problem_event, to_event
 from millstream.web.ports import FeedEvent, ServedView, Upcoming
-from millstream.web.problems import Problem, problem_of
+from millstream.web.problems import Problem
 from millstream.web.questions import Asked, conditions_of
 from millstream.web.serving import Serving, answer
 from millstream.web.view_requests import LIMIT_DEFAULT
@@ -175,7 +175,7 @@ async def _events(
             else:
                 return
     except MillstreamError as error:
-        yield problem_event(problem_of(error).to_json())
+        yield problem_event(serving.reported(error, "a feed").to_json())
 
 
 # --- one answer -------------------------------------------------------------------------------

@@ -27,7 +27,9 @@ PROBLEMS = """\
 
 An error is `application/problem+json` (RFC 9457): `type` is `{prefix}` and the word below, `detail`
 says what it is about, `what_to_do` what is next. Where it is worth asking again, there is a
-`Retry-After`.
+`Retry-After`. Details name no path of the server; where there is more to know, the problem has an
+`id`, and the server's log has it all in the line with that id. Every answer, problems among them,
+has `Content-Security-Policy` with `frame-ancestors 'none'`, and `X-Content-Type-Options: nosniff`.
 
 | word | status | what happened | what to do | ask again |
 |---|---|---|---|---|

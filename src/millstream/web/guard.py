@@ -4,33 +4,47 @@
            to lead here (DNS rebinding) calls us by that name
   Origin   a page may ask only if it is ours; there is no CORS
   token    `Authorization: Bearer ...`, if the server has one; in the console also a session
-  load     the length of the URL, and requests at one time
+  load     the length of the URL, and requests at one time: those that need no token apart
 
 Knows no path but those that need no token, and where the console begins.
 """
 
+import contextlib
 import hmac
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import quote
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from millstream.base.clock import Clock, system_clock
+from millstream.web.bodies import body_within
+from millstream.web.connections import PLACE, address_key
 from millstream.web.console.sessions import COOKIE_PATH, is_session, session_in
-from millstream.web.limits import URL_BYTES_MAX
+from millstream.web.limits import (
+    OPEN_BODY_BYTES_MAX,
+    OPEN_REQUESTS_MAX,
+    OPEN_REQUESTS_OF_ADDRESS_MAX,
+    URL_BYTES_MAX,
+    Limits,
+)
 from millstream.web.problems import PROBLEM_JSON, Problem
 
 LOOPBACK_NAMES: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
 BEARER: Final = "bearer"
+LIVE_PATH: Final = "/health/live"
 SIGN_IN_PATH: Final = f"{COOKIE_PATH}/sign-in"
 EVERY_ANSWER: Final = {
     "Cache-Control": "no-store",
     "X-Content-Type-Options": "nosniff",
-    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'",
+    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'none'",
+    "X-Frame-Options": "DENY",
+    "Cross-Origin-Resource-Policy": "same-origin",
     "Referrer-Policy": "no-referrer",
 }
 
@@ -51,28 +65,71 @@ def loopback_hosts(also: Iterable[str] = ()) -> frozenset[str]:
     return LOOPBACK_NAMES | {name.lower() for name in also}
 
 
+class Slots:
+    """Requests that are answered at one time, and how many of them for one address."""
+
+    def __init__(self, total_max: int, of_address_max: int) -> None:
+        self._total_max, self._of_address_max = total_max, of_address_max
+        self._number, self._number_of = 0, dict[str, int]()
+
+    @contextlib.contextmanager
+    def slot(self, address: str) -> Iterator[None]:
+        of_address = self._number_of.get(address, 0)
+        if self._number >= self._total_max or of_address >= self._of_address_max:
+            raise Problem("too-many", f"{self._number} requests are being answered already")
+        self._number += 1
+        self._number_of[address] = of_address + 1
+        try:
+            yield
+        finally:
+            self._number -= 1
+            self._number_of[address] -= 1
+            if not self._number_of[address]:
+                del self._number_of[address]
+
+
 class Guard:
     """The outermost ASGI application."""
 
-    def __init__(self, app: ASGIApp, admission: Admission) -> None:
-        self._app, self._admission = app, admission
-        self._in_flight = 0
+    def __init__(self, app: ASGIApp, admission: Admission, limits: Limits) -> None:
+        self._app, self._admission, self._limits = app, admission, limits
+        self._with_token = Slots(admission.requests_max, admission.requests_max)
+        self._open = Slots(OPEN_REQUESTS_MAX, OPEN_REQUESTS_OF_ADDRESS_MAX)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
-        try:
-            self._admit(scope, Headers(scope=scope))
-        except Problem as problem:
-            await _refusal(problem, scope)(scope, receive, _with_headers(send))
-            return
-        self._in_flight += 1
-        try:
-            await self._app(scope, receive, _with_headers(send))
-        finally:
-            self._in_flight -= 1
+        send = _with_headers(send)
+        with contextlib.ExitStack() as admitted:
+            try:
+                self._require_allowed(scope, Headers(scope=scope))
+                receive = await self._take_slot(scope, receive, admitted)
+            except Problem as problem:
+                await _refusal(problem, scope)(scope, receive, send)
+                return
+            _start_answering(scope)
+            await self._app(scope, receive, send)
 
-    def _admit(self, scope: Scope, headers: Headers) -> None:
+    async def _take_slot(
+        self, scope: Scope, receive: Receive, admitted: contextlib.ExitStack
+    ) -> Receive:
+        """Open paths have slots of their own, and take one when their body is there: whoever sends
+        it slowly holds nothing. Whether the server lives is answered in any case."""
+        path = scope["path"]
+        if path == LIVE_PATH:
+            return receive
+        if path not in self._admission.open_paths:
+            admitted.enter_context(self._with_token.slot(""))
+            return receive
+        body = await body_within(
+            Request(scope, receive),
+            bytes_max=OPEN_BODY_BYTES_MAX,
+            ms_max=self._limits.head_ms_max,
+        )
+        admitted.enter_context(self._open.slot(_address_of(scope)))
+        return _body_first(body, receive)
+
+    def _require_allowed(self, scope: Scope, headers: Headers) -> None:
         require_short_url(scope)
         require_known_host(headers, self._admission.hosts)
         require_own_origin(headers)
@@ -80,8 +137,6 @@ class Guard:
             scope["path"], headers
         ):
             require_token(headers, self._admission.token)
-        if self._in_flight >= self._admission.requests_max:
-            raise Problem("too-many", f"{self._in_flight} requests are being answered already")
 
     def _has_session(self, path: str, headers: Headers) -> bool:
         """A cookie opens the console, and nothing else: pages of other sites cannot use it."""
@@ -89,6 +144,28 @@ class Guard:
         if token is None or not is_console(path):
             return False
         return is_session(session_in(headers), token, now_ms=self._admission.now_ms())
+
+
+def _start_answering(scope: Scope) -> None:
+    """From here on its connection stays, whoever else wants to come in (`connections.py`)."""
+    place = scope.get("state", {}).get(PLACE)
+    if place is not None:
+        place.start()
+
+
+def _address_of(scope: Scope) -> str:
+    client = scope.get("client")
+    return "" if client is None else address_key(client[0])
+
+
+def _body_first(body: bytes, receive: Receive) -> Receive:
+    """What has been read already, then what comes."""
+    messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def receive_next() -> Message:
+        return messages.pop() if messages else await receive()
+
+    return receive_next
 
 
 def is_console(path: str) -> bool:

@@ -31,6 +31,7 @@ PROBLEM = {
         "status": {"type": "integer"},
         "detail": {"type": "string"},
         "what_to_do": {"type": "string"},
+        "id": {"type": "string", "description": "Of the line in the server's log that says more"},
     },
     "required": ["type", "title", "status", "detail", "what_to_do"],
 }

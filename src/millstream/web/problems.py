@@ -186,7 +186,7 @@ KINDS: Final = _kinds(
         word="fault",
         status=500,
         title="The server failed",
-        what_to_do="See what it says on its stderr.",
+        what_to_do="Look for the id in the server's log: the line has the error in full.",
     ),
     Kind(
         word="try-again",
@@ -215,11 +215,13 @@ WORDS: Final[Mapping[type[MillstreamError], str]] = {
 
 @dataclass(eq=False)
 class Problem(MillstreamError):
-    """Raised where a request is refused; `word` names its kind."""
+    """Raised where a request is refused; `word` names its kind. `id`: of the line of the log that
+    says more."""
 
     word: str
     detail: str
     headers: Mapping[str, str] = field(default_factory=dict)
+    id: str = ""
 
     def __str__(self) -> str:
         return self.detail
@@ -240,7 +242,7 @@ class Problem(MillstreamError):
             "status": self.kind.status,
             "detail": self.detail,
             "what_to_do": self.kind.what_to_do,
-        }
+        } | ({"id": self.id} if self.id else {})
         return json.dumps(found).encode()
 
 

@@ -17,9 +17,13 @@ from dataclasses import dataclass
 import uvicorn
 
 from millstream.base.errors import Rejected
-from millstream.web.limits import URL_BYTES_MAX
+from millstream.base.file_limit import raise_file_limit
+from millstream.web.acceptor import Acceptor
+from millstream.web.connections import Connections, Place
+from millstream.web.limits import URL_BYTES_MAX, Limits, connections_for
 from millstream.web.listening import TlsFiles
 from millstream.web.service import Service
+from millstream.web.watched_protocol import WatchedProtocol
 
 # What is being answered may end; feeds are told to at once.
 STOP_SECONDS_MAX = 5
@@ -47,9 +51,39 @@ class AddressTaken(Rejected):
 
 
 class _Server(uvicorn.Server):
+    """uvicorn, over connections that are accepted, bounded and watched by us."""
+
+    def __init__(self, config: uvicorn.Config, limits: Limits) -> None:
+        super().__init__(config)
+        self._limits = limits
+
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        total_max = connections_for(self._limits.connections_max, raise_file_limit())
+        of_address_max = min(self._limits.connections_per_address_max, total_max)
+        connections = Connections(total_max, of_address_max)
+        for listener in sockets or ():
+            acceptor = Acceptor(
+                listener,
+                connections,
+                self._protocol,
+                tls=self.config.ssl,
+                handshake_seconds=self._limits.head_ms_max / 1000,
+            )
+            acceptor.start()
+            self.servers = [acceptor]  # type: ignore[list-item]  # it only closes them
+        self.started = True
+
+    def _protocol(self, place: Place) -> WatchedProtocol:
+        return WatchedProtocol(
+            self.config,
+            self.server_state,
+            place=place,
+            head_seconds=self._limits.head_ms_max / 1000,
+        )
 
 
 Stop = Callable[[], None]
@@ -110,7 +144,7 @@ async def _serve(
     ready: Callable[[Stop], None],
 ) -> None:
     service = make_service()
-    server = _Server(_config(service, listening))
+    server = _Server(_config(service, listening), service.serving.limits)
 
     def stop() -> None:
         server.should_exit = True

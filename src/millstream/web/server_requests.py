@@ -26,9 +26,10 @@ async def health(request: Request, serving: Serving) -> Response:
 
 
 def _health(serving: Serving) -> dict[str, Any]:
-    broker = _told(serving.application.require_broker)
+    broker = _told(serving, serving.application.require_broker)
     views = {
-        name: _told(lambda name=name: serving.view(name).position()) for name in _views(serving)
+        name: _told(serving, lambda name=name: serving.view(name).position())
+        for name in _views(serving)
     }
     is_ready = all(one == "ready" for one in (broker, *views.values()))
     return {"status": "ready" if is_ready else "not ready", "broker": broker, "views": views}
@@ -38,11 +39,13 @@ def _views(serving: Serving) -> list[str]:
     return sorted(serving.application.views())
 
 
-def _told(ask: Any) -> str:
+def _told(serving: Serving, ask: Any) -> str:
     try:
         ask()
     except MillstreamError as error:
-        return str(error)
+        problem = serving.reported(error, "GET /health")
+        more = f" (the server's log has more: {problem.id})" if problem.id else ""
+        return f"{problem}{more}"
     return "ready"
 
 

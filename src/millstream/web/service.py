@@ -1,10 +1,9 @@
 """Joins the table of operations to one ASGI application behind its guard.
 
-Whatever a handler raises becomes a problem here; what nobody foresaw is told on stderr, with its
-traceback, and to the client only as that.
+Whatever a handler raises becomes a problem here; what nobody foresaw is logged with its traceback
+(`reporting.py`), and the client gets the id of that line.
 """
 
-import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -25,10 +24,8 @@ from millstream.web.guard import Admission, Guard, problem_response
 from millstream.web.limits import Limits
 from millstream.web.operations import OPERATIONS, Operation
 from millstream.web.ports import Application
-from millstream.web.problems import Problem, problem_of
+from millstream.web.problems import Problem
 from millstream.web.serving import Serving
-
-logger = logging.getLogger(__name__)
 
 WORDS_OF_STATUS = {404: "not-found", 405: "method-not-allowed"}
 
@@ -48,14 +45,17 @@ def make_service(
     limits: Limits | None = None,
     admission: Admission | None = None,
     console: Source | None = None,
+    folders: tuple[str, ...] = (),
 ) -> Service:
-    """`console`: what its pages show; without it there is none."""
+    """`console`: what its pages show; without it there is none. `folders`: the application's, as
+    its errors may name them."""
     found, admitted = limits or Limits(), admission or Admission()
     serving = Serving(
         application=application,
         limits=found,
         calls=Calls(found),
         has_console=console is not None,
+        folders=folders,
     )
     routes = [_route(operation, serving) for operation in OPERATIONS]
     watch = None
@@ -75,7 +75,7 @@ def make_service(
     open_paths = {one.path for one in OPERATIONS if not one.needs_token}
     if console is not None:
         open_paths |= OPEN_PATHS
-    guard = Guard(inner, replace(admitted, open_paths=frozenset(open_paths)))
+    guard = Guard(inner, replace(admitted, open_paths=frozenset(open_paths)), found)
     return Service(guard, serving, watch)
 
 
@@ -89,10 +89,8 @@ def _endpoint(operation: Operation, serving: Serving) -> Callable[[Request], Awa
         try:
             return await operation.handler(request, serving)
         except Exception as error:
-            problem = problem_of(error)
-            if problem.word == "fault":
-                logger.exception("%s %s failed", operation.method, operation.path)
-            return problem_response(problem)
+            doing = f"{operation.method} {operation.path}"
+            return problem_response(serving.reported(error, doing))
 
     return endpoint
 

@@ -5,13 +5,15 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import anyio
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import Response
 
+from millstream.web.bodies import body_within
 from millstream.web.calls import Calls
 from millstream.web.limits import Limits
 from millstream.web.ports import Application, Declared, ServedView
 from millstream.web.problems import Problem, unknown
+from millstream.web.reporting import reported
 from millstream.web.row_json import to_json
 
 JSON = "application/json"
@@ -19,13 +21,18 @@ JSON = "application/json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Serving:
-    """Of one server; `closing` is set when it stops, so that feeds end."""
+    """Of one server; `closing` is set when it stops, so that feeds end. `folders`: whose names no
+    client is told."""
 
     application: Application
     limits: Limits
     calls: Calls
     has_console: bool = False
+    folders: tuple[str, ...] = ()
     closing: anyio.Event = field(default_factory=anyio.Event)
+
+    def reported(self, error: BaseException, doing: str) -> Problem:
+        return reported(error, doing, self.folders)
 
     def topic(self, name: str) -> Declared:
         known = self.application.topics()
@@ -60,32 +67,7 @@ async def json_body(request: Request, limits: Limits) -> bytes:
 
 async def whole_body(request: Request, limits: Limits) -> bytes:
     """All of the body, within its bounds of size and time."""
-    try:
-        with anyio.fail_after(limits.body_ms_max / 1000):
-            return await _body(request, limits.body_bytes_max)
-    except TimeoutError:
-        raise Problem("too-slow", f"the body took more than {limits.body_ms_max} ms") from None
-    except ClientDisconnect:
-        raise Problem("bad-request", "the connection ended within the body") from None
-
-
-async def _body(request: Request, bytes_max: int) -> bytes:
-    declared = request.headers.get("content-length", "")
-    if declared.isdigit() and int(declared) > bytes_max:
-        raise _too_large(bytes_max)
-    body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > bytes_max:
-            raise _too_large(bytes_max)
-    return bytes(body)
-
-
-def _too_large(bytes_max: int) -> Problem:
-    # The rest of the body is not read: the connection is of no more use.
-    return Problem(
-        "too-large", f"the body has more than {bytes_max} bytes", {"Connection": "close"}
-    )
+    return await body_within(request, bytes_max=limits.body_bytes_max, ms_max=limits.body_ms_max)
 
 
 def _require_json(request: Request) -> None:

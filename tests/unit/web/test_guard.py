@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from millstream.web.guard import Admission, host_name, loopback_hosts
+from millstream.web.guard import Admission, Slots, host_name, loopback_hosts
 from millstream.web.limits import URL_BYTES_MAX
 from millstream.web.listening import (
     PLAIN_ON_THE_NETWORK,
@@ -14,7 +14,9 @@ from millstream.web.listening import (
     WeakToken,
     check_listening,
 )
-from tests.support.web_application import MemoryApplication
+from millstream.web.problems import Problem
+from tests.support.waiting import eventually
+from tests.support.web_application import MemoryApplication, sales_row
 from tests.support.web_client import WebClient, problem
 
 TOKEN = "correct-horse-battery-staple"
@@ -115,17 +117,24 @@ def test_a_url_is_taken_up_to_its_limit_and_not_one_byte_more(client: WebClient)
 
 def test_no_more_requests_at_one_time_than_the_limit(application: MemoryApplication) -> None:
     with WebClient(application, admission=Admission(requests_max=1)) as client:
-        seen = []
-
-        def ask_besides(came: bytes) -> None:
-            seen.append(client.service.asgi._in_flight)
-
-        client.stream("/v1/views/sales/changes", lambda came: True, meanwhile=ask_besides)
-        assert set(seen) == {1}
-        client.service.asgi._in_flight = 1
+        feed = client.stream_beside("/v1/views/sales/changes", lambda came: b"77.70" in came)
+        eventually(lambda: client.get("/v1/views").status_code == 429, what="the feed is open")
         assert problem(client.get("/v1/views")) == ("too-many", 429)
-        client.service.asgi._in_flight = 0
+        assert client.get("/health/live").status_code == 200
+        application.kept["sales"].write([sales_row("ada", 1, "77.70")])
+        client.came_of(feed)
         assert client.get("/v1/views").status_code == 200
+
+
+def test_slots_are_given_up_to_their_bounds_and_taken_back() -> None:
+    slots = Slots(2, 1)
+    with slots.slot("a"):
+        with pytest.raises(Problem, match="answered already"), slots.slot("a"):
+            pass
+        with slots.slot("b"), pytest.raises(Problem, match="answered already"), slots.slot("c"):
+            pass
+    with slots.slot("a"):
+        pass
 
 
 # Where to listen

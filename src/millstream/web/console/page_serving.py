@@ -24,7 +24,7 @@ from millstream.web.console.rendering import live_parts, render
 from millstream.web.console.sessions import Visitor, visitor_of
 from millstream.web.console.visits import Visit
 from millstream.web.console.watch import Watch
-from millstream.web.problems import Problem, problem_of
+from millstream.web.problems import Problem
 from millstream.web.serving import Serving
 
 UPDATE_SECONDS: Final = 1.0
@@ -149,7 +149,8 @@ class PageUpdates:
         try:
             context = await self._console.load(self._page, visit)
         except MillstreamError as error:
-            return sent("trouble", {"text": str(problem_of(error))})
+            trouble = self._console.serving.reported(error, f"an update of {self._page.path}")
+            return sent("trouble", {"text": str(trouble)})
         parts = live_parts(self._page.template, context)
         changed = {name: text for name, text in parts.items() if self._shown.get(name) != text}
         self._shown |= changed

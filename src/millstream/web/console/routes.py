@@ -1,6 +1,5 @@
 """Every address of the console, in one table, and what becomes of errors: pages that say them."""
 
-import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
@@ -15,9 +14,7 @@ from millstream.web.console.page_serving import Console, Page, problem_page, sho
 from millstream.web.console.rendering import STATIC, static_file
 from millstream.web.console.tails import tail_changes, tail_records
 from millstream.web.guard import problem_response
-from millstream.web.problems import Problem, problem_of
-
-logger = logging.getLogger(__name__)
+from millstream.web.problems import Problem
 
 Handler = Callable[[Request, Console], Awaitable[Response]]
 STATIC_HEADERS: Final = {
@@ -93,9 +90,8 @@ def _told(handler: Handler, console: Console) -> Callable[[Request], Awaitable[R
         try:
             return await handler(request, console)
         except Exception as error:
-            problem = problem_of(error)
-            if problem.word == "fault":
-                logger.exception("%s %s failed", request.method, request.url.path)
+            doing = f"{request.method} {request.url.path}"
+            problem = console.serving.reported(error, doing)
             if EVENT_STREAM in request.headers.get("accept", ""):
                 return problem_response(problem)
             return problem_page(request, problem, console)

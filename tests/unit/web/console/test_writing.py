@@ -14,9 +14,10 @@ from millstream.web.console.sessions import (
     session_in,
     visitor_of,
 )
+from millstream.web.limits import OPEN_BODY_BYTES_MAX
 from tests.support.console_source import NOW_MS, MemorySource
 from tests.support.web_application import MemoryApplication
-from tests.support.web_client import WebClient
+from tests.support.web_client import WebClient, problem
 from tests.unit.web.console.conftest import TOKEN
 
 OWN = {"Origin": "http://localhost:8080"}
@@ -282,3 +283,11 @@ def test_a_job_is_begun_again(guarded: WebClient, source: MemorySource) -> None:
     assert answer.headers["location"] == "/console/jobs/sales?restarted=1"
     assert source.declared.restarted == ["sales"]
     assert "Asked to begin again" in guarded.get(answer.headers["location"], headers).text
+
+
+def test_a_sign_in_is_read_up_to_its_limit_and_not_one_byte_more(guarded: WebClient) -> None:
+    """Anyone may send one: it has a limit of its own."""
+    fields = {"next": "x" * (OPEN_BODY_BYTES_MAX - len(f"token={TOKEN}&next="))}
+    assert sign_in(guarded, **fields).status_code == 303
+    fields["next"] += "x"
+    assert problem(sign_in(guarded, **fields)) == ("too-large", 413)

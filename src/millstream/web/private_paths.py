@@ -1,0 +1,39 @@
+"""Paths of the server, taken out of texts that clients get. Pure, but for the roots' names."""
+
+import os
+import re
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Final
+
+IN_PLACE_OF_A_PATH: Final = "(a path of the server)"
+# A path ends where a text goes on: at a space, a quote, a bracket, or what separates sentences.
+REST: Final = r"(?:/[^\s'\"`,;:()\[\]{}<>]*)"
+# Not within a word, an address, or a longer path.
+BEFORE: Final = r"(?<![\w.\-/:])"
+
+
+def without_paths(text: str, patterns: Iterable[re.Pattern[str]]) -> str:
+    for pattern in patterns:
+        text = pattern.sub(IN_PLACE_OF_A_PATH, text)
+    return text
+
+
+@lru_cache(maxsize=8)
+def private_paths(folders: tuple[str, ...]) -> tuple[re.Pattern[str], ...]:
+    """Of these folders, as errors may write them, and of all that this machine has in its root."""
+    return path_patterns(folders, roots=tuple(os.listdir("/")))
+
+
+def path_patterns(folders: Iterable[str], roots: Iterable[str]) -> tuple[re.Pattern[str], ...]:
+    named = [_of_folder(one) for one in sorted(set(folders), key=len, reverse=True) if one]
+    any_root = "|".join(re.escape(one) for one in sorted(roots, key=len, reverse=True))
+    return (*named, re.compile(rf"(?:file:/*|{BEFORE})/(?:{any_root}){REST}+"))
+
+
+def _of_folder(folder: str) -> re.Pattern[str]:
+    """`data` is a word, too: only what is in it can be told from that."""
+    is_plain_word = folder.isalnum()
+    return re.compile(
+        rf"(?:file:/*|{BEFORE}){re.escape(folder)}{REST}{'+' if is_plain_word else '*'}"
+    )
