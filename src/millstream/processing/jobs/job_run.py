@@ -147,7 +147,10 @@ class JobRun:
     def _wait_after(self, failure: Failure) -> bool:
         """Wait for the next attempt; False: there is none."""
         self._failures += 1
-        delay_ms = self._policy.delay_ms(self._failures) if failure.is_passing else None
+        delay_ms = None
+        if failure.is_passing:
+            for_ever = failure.waits_for_space
+            delay_ms = self._policy.delay_ms(self._failures, for_ever=for_ever)
         if delay_ms is None:
             self._fail(failure)
             return False
