@@ -14,6 +14,7 @@ from pyspark import SparkContext
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
+from millstream.processing.log_files import LogFiles
 from millstream.processing.session import open_session
 
 
@@ -49,6 +50,7 @@ class AppSession:
         settings: Mapping[str, str],
         quick_start: bool,
         log_level: str,
+        logs: LogFiles | None = None,
     ) -> None:
         # It would write what a function raised to stderr, as JSON: the job says it itself.
         PySparkLogger.getLogger("DataFrameQueryContextLogger").disabled = True
@@ -56,7 +58,12 @@ class AppSession:
         self._is_ours = SparkContext._active_spark_context is None
         with interrupts_later():
             self.session: SparkSession = open_session(
-                app, master=master, settings=settings, quick_start=quick_start, log_level=log_level
+                app,
+                master=master,
+                settings=settings,
+                quick_start=quick_start,
+                log_level=log_level,
+                logs=logs,
             )
 
     def close(self) -> None:
