@@ -54,7 +54,7 @@ from millstream.processing.jobs.job import (
     inputs_of,
     require_receipts_name,
 )
-from millstream.publishing import Publisher, make_missing_topics
+from millstream.publishing import PUBLISH_SECONDS_MAX, Publisher, make_missing_topics
 from millstream.queues.asked import BadTerms, app_name
 from millstream.queues.queue import Queue
 from millstream.queues.values import ValueKind
@@ -99,9 +99,9 @@ class Topic:
     def __repr__(self) -> str:
         return f"<Topic {self.name} of {self._app.name}>"
 
-    def publish(self, rows: Any) -> Any:
+    def publish(self, rows: Any, *, timeout: float = PUBLISH_SECONDS_MAX) -> Any:
         """As `App.publish`."""
-        return self._app.publish(self.name, rows)
+        return self._app.publish(self.name, rows, timeout=timeout)
 
 
 class App(Closing):
@@ -344,10 +344,12 @@ class App(Closing):
         self._make_first([declared])
         return Topic(declared, self)
 
-    def publish(self, topic: str, rows: Any) -> Any:
+    def publish(self, topic: str, rows: Any, *, timeout: float = PUBLISH_SECONDS_MAX) -> Any:
         """Write a row, or a list of rows, into a declared topic; durable when this returns.
 
-        Gives a receipt for each row: where it is in the topic.
+        Gives a receipt for each row: where it is in the topic. `timeout`: how many seconds it waits
+        at most, for a broker that is away or slow; then it raises PublishTimedOut, and rows that
+        were sent may still be written.
         """
         if topic in self.catalog.captured:
             raise BadDeclaration(
@@ -362,7 +364,7 @@ class App(Closing):
                 self._publisher = Publisher(
                     self.client_config, schemas_topic=load(ClientSettings).schemas_topic
                 )
-        return self._publisher.publish(self.catalog.inputs[topic], rows)
+        return self._publisher.publish(self.catalog.inputs[topic], rows, timeout=timeout)
 
     # --- databases ----------------------------------------------------------------------------
 

@@ -5,16 +5,18 @@ Spark is started when jobs first run, so an App without jobs needs none. Which j
 """
 
 import contextlib
+import socket
 import tempfile
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from millstream.base.clock import system_clock
 from millstream.base.declared import DeclaredTable, DeclaredTopic
-from millstream.base.errors import Rejected
+from millstream.base.errors import MillstreamError, Rejected
 from millstream.base.ports import Positions
 from millstream.base.topic_terms import UnfitTopic
 from millstream.declared_views import DeclaredViews
@@ -28,6 +30,7 @@ from millstream.processing.jobs.job_status import (
     is_restart_asked,
     read_status,
 )
+from millstream.processing.log_files import LogFiles
 from millstream.publishing import (
     check_declared_topics,
     make_declared_topic,
@@ -51,13 +54,18 @@ if TYPE_CHECKING:
 NOT_FOR_TASKS = ("bootstrap.servers", "log_level")
 JOBS_DIRECTORY = "jobs"
 SCRATCH_DIRECTORY = "scratch"
+# While Spark starts, how often others are told.
+ANNOUNCE_SECONDS = 0.5
+SPARK_STARTS = "Spark starts"
 
 
 class JobsFailed(Rejected):
-    def __init__(self, *, failures: "Mapping[str, Failure]") -> None:
+    """`log`: the file that has all of what they failed with."""
+
+    def __init__(self, *, failures: "Mapping[str, Failure]", log: Path | None = None) -> None:
         told = ". ".join(_sentence(job, failure) for job, failure in failures.items())
-        super().__init__(told)
-        self.failures = failures
+        super().__init__(f"{told.rstrip('.')}. All of it is in {log}" if log else told)
+        self.failures, self.log = failures, log
 
 
 def _sentence(job: str, failure: "Failure") -> str:
@@ -139,6 +147,7 @@ class Jobs:
         catalog.view_table = self._changes_table
         self._supervisor: Supervisor | None = None
         self._stopping = threading.Event()
+        self.logs = LogFiles(data)
 
     def run(
         self,
@@ -161,7 +170,8 @@ class Jobs:
         """
         chosen, anew = self._asked_for(only, rebuild, repeat_side_effects=repeat_side_effects)
         self._stopping.clear()
-        supervisor = self._supervise(chosen, once=once, rebuild=anew, verify=verify)
+        with self._announced(chosen, look):
+            supervisor = self._supervise(chosen, once=once, rebuild=anew, verify=verify)
         if self._stopping.is_set():  # while Spark started
             supervisor.stop()
         for job in chosen:
@@ -169,8 +179,39 @@ class Jobs:
         told = self._told_to_others(supervisor, look)
         supervisor.run(look=told, one_by_one=one_by_one, stays=stays)
         if supervisor.failures:
-            raise JobsFailed(failures=supervisor.failures)
+            log = self.logs.jobs if self.logs.jobs.exists() else None
+            raise JobsFailed(failures=supervisor.failures, log=log)
         return supervisor.progress
+
+    @contextlib.contextmanager
+    def _announced(
+        self, jobs: "list[Job]", look: "Callable[[list[JobProgress]], None] | None"
+    ) -> Iterator[None]:
+        """Others see that the jobs are starting while Spark does, which takes its time."""
+        from millstream.processing.jobs.progress import JobProgress
+
+        files, ended = StatusFiles(self._jobs_directory, system_clock), threading.Event()
+        stage = SPARK_STARTS if self._session is None else "its topics are looked at"
+        told = [JobProgress(job=job.name, stage=stage) for job in jobs]
+
+        def announce() -> None:
+            while not ended.wait(ANNOUNCE_SECONDS):
+                files.announce(told)
+                if look is not None:
+                    look(told)
+
+        thread = threading.Thread(target=announce, name="jobs start", daemon=True)
+        thread.start()
+        failed: list[JobProgress] = []
+        try:
+            yield
+        except MillstreamError as error:
+            failed = [replace(one, state="failed", stage="", error=str(error)) for one in told]
+            raise
+        finally:
+            ended.set()
+            thread.join()
+            files.announce(failed)
 
     def _asked_for(
         self, only: Iterable[str] | None, rebuild: Iterable[str], *, repeat_side_effects: bool
@@ -192,6 +233,7 @@ class Jobs:
 
         def look_and_tell(progress: "list[JobProgress]") -> None:
             files.look(progress)
+            self.logs.bound()
             for one in progress:
                 if is_restart_asked(directory, one.job):
                     supervisor.restart(one.job)
@@ -328,10 +370,16 @@ class Jobs:
 
     def told(self, job: str) -> str:
         """How a job is, in a sentence, for who waits for its view."""
+        from millstream.processing.jobs.job_words import newest, sentence
+
         found = next((one for one in self.progress() if one.job == job), None)
-        if found is None:
-            return "Its job does not run in this process: is `millstream run` running?"
-        return f"Its job is {found.state}" + (f": {found.error}" if found.error else "")
+        now_ms = system_clock()
+        return sentence(
+            newest(self.status(job), found, now_ms=now_ms),
+            jobs=str(self._jobs_directory),
+            now_ms=now_ms,
+            host=socket.gethostname(),
+        )
 
     def progress(self) -> "list[JobProgress]":
         """How the jobs get on; of none if they do not run."""
@@ -353,6 +401,7 @@ class Jobs:
         if self._session is not None:
             self._session.close()
         self._session = None
+        self.logs.close()
 
     def _chosen(self, only: Iterable[str] | None) -> list[Job]:
         if not self._catalog.jobs:
@@ -377,6 +426,7 @@ class Jobs:
             open_rows=lambda job, generation: self._views.store_of(job).reader(generation),
             is_input=self._catalog.is_input,
             topics=self._catalog.inputs,
+            note_failure=self.logs.note_failure,
         )
 
     def _open_session(self) -> "AppSession":
@@ -393,6 +443,7 @@ class Jobs:
                 quick_start=settings.quick_start,
                 log_level=settings.log_level,
                 scratch=self._data.absolute() / SCRATCH_DIRECTORY,
+                logs=self.logs if self.logs.open() else None,
             )
         return self._session
 

@@ -6,14 +6,16 @@ bytes, text or a `Record`. What does not fit is refused before anything of the c
 """
 
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from typing import Any
 
 from millstream.base.declared import DeclaredTable, DeclaredTopic
 from millstream.base.errors import Rejected, Retryable
 from millstream.base.record import Record
 from millstream.base.topic_terms import COMPACTED, TopicTerms
-from millstream.queues.outbox import Outbox, PutFailed, PutRefused, Receipt
+from millstream.queues.outbox import NotInTime, Outbox, PutFailed, PutRefused, Receipt
 from millstream.schemas.registration import settle_writer
 from millstream.schemas.schema_topic import TOPIC, SchemaTopic
 
@@ -21,6 +23,25 @@ Declared = DeclaredTopic | DeclaredTable
 ToRecord = Callable[[Any], Record]
 BROKERS_DEFAULT = -1
 BOOTSTRAP = "bootstrap.servers"
+
+
+# How long a row waits for its confirmation, unless the caller says so: as long as its client tries.
+PUBLISH_SECONDS_MAX = 60.0
+
+
+class Deadline:
+    """Of one call: `at` by the monotonic clock, None where the client itself gives up in time."""
+
+    def __init__(self, timeout: float = PUBLISH_SECONDS_MAX) -> None:
+        self.timeout, self._at = timeout, time.monotonic() + timeout
+
+    @property
+    def at(self) -> float | None:
+        return self._at if self.timeout < PUBLISH_SECONDS_MAX else None
+
+    @property
+    def left(self) -> float | None:
+        return None if self.at is None else max(0.0, self.at - time.monotonic())
 
 
 class PublishFailed(Retryable):
@@ -31,9 +52,25 @@ class PublishFailed(Retryable):
         self.topic, self.reason = topic, reason
 
 
+class PublishTimedOut(PublishFailed):
+    """The time that the caller gave was up. What was sent may still arrive, for up to a minute."""
+
+    def __init__(self, *, topic: str, reason: str, timeout: float) -> None:
+        Retryable.__init__(
+            self,
+            f"{topic}: not confirmed within {timeout:g} s ({reason}). Rows that were sent may "
+            "still be written within a minute: publish them again where a second copy does no "
+            "harm, or give a larger timeout=",
+        )
+        self.topic, self.reason, self.timeout = topic, reason, timeout
+
+
 class PublishRefused(Rejected):
     def __init__(self, *, topic: str, reason: str) -> None:
-        super().__init__(f"{topic}: a row was refused ({reason})")
+        super().__init__(
+            f"{topic}: the broker refused a row ({reason}); it is not in the topic: change the "
+            "row, or what the topic and the user may hold and do"
+        )
         self.topic, self.reason = topic, reason
 
 
@@ -53,28 +90,48 @@ class Publisher:
         self._config, self._schemas_topic = config, schemas_topic
         self._lock = threading.Lock()
         self._outbox: Outbox | None = None
-        self._ready: dict[str, ToRecord] = {}
+        self._ready: dict[str, Future[ToRecord]] = {}
 
-    def publish(self, declared: Declared, rows: Any) -> Any:
+    def publish(
+        self, declared: Declared, rows: Any, *, timeout: float = PUBLISH_SECONDS_MAX
+    ) -> Any:
         """A receipt for a row, where it is; a list of them for a list of rows."""
         if not is_several(rows):
-            return self._publish(declared, [rows])[0]
-        return self._publish(declared, list(rows))
+            return self._publish(declared, [rows], timeout)[0]
+        return self._publish(declared, list(rows), timeout)
 
-    def _publish(self, declared: Declared, rows: Sequence[Any]) -> list[Receipt]:
-        return self.put(declared.name, self.records(declared, rows))
+    def _publish(self, declared: Declared, rows: Sequence[Any], timeout: float) -> list[Receipt]:
+        until = Deadline(timeout)
+        return self.put(declared.name, self.records(declared, rows, until=until), until=until)
 
-    def records(self, declared: Declared, rows: Sequence[Any]) -> list[Record]:
+    def records(
+        self, declared: Declared, rows: Sequence[Any], *, until: "Deadline | None" = None
+    ) -> list[Record]:
         """What `put` takes, for a topic that is there from now on."""
-        with self._lock:
-            to_record = self._ready.get(declared.name) or self._prepare(declared)
+        prepared, until = self._prepared(declared), until or Deadline()
+        try:
+            to_record = prepared.result(until.left)
+        except TimeoutError:
+            if prepared.done():  # what the preparation raised itself
+                raise
+            reason = "the topic and its schema are being looked up; does the broker answer?"
+            raise PublishTimedOut(
+                topic=declared.name, reason=reason, timeout=until.timeout
+            ) from None
         return [to_record(row) for row in rows]
 
-    def put(self, topic: str, records: Sequence[Record]) -> list[Receipt]:
+    def put(
+        self, topic: str, records: Sequence[Record], *, until: "Deadline | None" = None
+    ) -> list[Receipt]:
+        until = until or Deadline()
         with self._lock:
             outbox = self._usable_outbox()
         try:
-            return outbox.put(topic, records)
+            return outbox.put(topic, records, deadline=until.at)
+        except NotInTime as error:
+            raise PublishTimedOut(
+                topic=error.topic, reason=error.reason, timeout=until.timeout
+            ) from None
         except PutFailed as error:
             raise PublishFailed(topic=error.topic, reason=error.reason) from None
         except PutRefused as error:
@@ -88,16 +145,33 @@ class Publisher:
 
     def _usable_outbox(self) -> Outbox:
         if self._outbox is None or self._outbox.is_broken:
-            self._outbox = Outbox("app.publish", self._config)
+            self._outbox = Outbox("app.publish", self._config, records="rows")
         return self._outbox
+
+    def _prepared(self, declared: Declared) -> "Future[ToRecord]":
+        """Once for each topic, in a thread of its own, so that nobody has to wait to its end; after
+        an error again."""
+        with self._lock:
+            found = self._ready.get(declared.name)
+            if found is not None and not (found.done() and found.exception() is not None):
+                return found
+            future = self._ready[declared.name] = Future()
+
+        def prepare() -> None:
+            try:
+                future.set_result(self._prepare(declared))
+            except BaseException as error:
+                future.set_exception(error)
+
+        threading.Thread(target=prepare, name=f"publish {declared.name}", daemon=True).start()
+        return future
 
     def _prepare(self, declared: Declared) -> ToRecord:
         with SchemaTopic(self._config, name=self._schemas_topic) as schemas:
             if declared.schema is not None:
                 settle_writer(schemas, declared)
         make_declared_topic(self._config, declared)
-        self._ready[declared.name] = record_maker(declared)
-        return self._ready[declared.name]
+        return record_maker(declared)
 
 
 def make_declared_topic(config: Mapping[str, Any], declared: Declared) -> None:

@@ -1,18 +1,31 @@
 """Rows of an application into its topics: durable, in the declared shape, with its schema."""
 
 import json
+import os
+import signal
+import time
 from base64 import b64decode
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import ConfigResource
 
+from millstream import App, Broker
 from millstream.base.declared import DeclaredTable, DeclaredTopic
 from millstream.base.record import Record
 from millstream.declarations import declared_topic
-from millstream.publishing import NotARawValue, Publisher
+from millstream.publishing import (
+    NotARawValue,
+    Publisher,
+    PublishFailed,
+    PublishRefused,
+    PublishTimedOut,
+)
+from millstream.queues.client_trouble import ClientTrouble
 from millstream.schemas.compatibility import IncompatibleSchema, UnreadableTopic
 from millstream.schemas.declaration import schema_of
 from millstream.schemas.registration import settle_reader
@@ -144,3 +157,54 @@ def test_rows_become_messages_of_protobuf(bootstrap: str, publisher: Publisher, 
     assert (kept.version, kept.encoding) == (1, "protobuf")
     assert topic.message is not None
     assert b64decode(kept.definition) == topic.message.files
+
+
+# When the broker is away
+
+
+def test_a_publish_waits_no_longer_than_it_may_and_says_what_may_have_become_of_the_row(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("millstream.queues.outbox.DELIVERY_MS_MAX", 8_000)
+    with Broker(tmp_path) as broker, App("shop", brokers=broker.bootstrap) as app:
+        clicks = app.topic("clicks", schema="user STRING", key="user")
+        clicks.publish({"user": "ada"})
+        os.kill(broker.pid, signal.SIGSTOP)
+        try:
+            began = time.monotonic()
+            with pytest.raises(PublishTimedOut, match=r"clicks: not confirmed within 0\.5 s"):
+                clicks.publish({"user": "grace"}, timeout=0.5)
+            assert time.monotonic() - began < 20
+        finally:
+            os.kill(broker.pid, signal.SIGCONT)
+        receipt = clicks.publish({"user": "alan"}, timeout=30)
+        assert receipt.offset in (1, 2)  # the row before came late, or not at all
+        address = broker.bootstrap
+        broker.kill()
+        with pytest.raises(PublishTimedOut, match=f"no broker answers at {address}"):
+            clicks.publish({"user": "mary"}, timeout=3)
+        with pytest.raises(PublishTimedOut, match="the topic and its schema are being looked up"):
+            app.topic("orders", schema="id BIGINT", key="id").publish({"id": 1}, timeout=0.2)
+    warned = [one.getMessage() for one in caplog.records if "no broker at" in one.getMessage()]
+    assert warned
+    assert all(
+        one.startswith("app.publish: no broker at") and "rows wait up to 8 s" in one
+        for one in warned
+    )
+
+
+def test_no_error_of_publishing_speaks_of_queues_or_jobs() -> None:
+    fault = KafkaError(KafkaError._TRANSPORT, "no connection")
+    trouble = ClientTrouble("app.publish", {"bootstrap.servers": "broker:9092"})
+    trouble.config["error_cb"](KafkaError(KafkaError._SSL, "unknown authority"))
+    said = [
+        trouble.cause(),
+        ClientTrouble("app.publish", {"bootstrap.servers": "b:1"}).error_from(fault),
+        PublishFailed(topic="clicks", reason="no answer"),
+        PublishRefused(topic="clicks", reason="too large"),
+        PublishTimedOut(topic="clicks", reason="no answer", timeout=1),
+    ]
+    for error in said:
+        assert error is not None
+        assert "queue" not in str(error)
+        assert "job" not in str(error)

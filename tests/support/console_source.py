@@ -61,6 +61,10 @@ class MemoryTopics:
     end: int = 100
     is_cut: bool = False
     unread: tuple[int, ...] = ()
+    troubles_seen: tuple[str, ...] = ()
+
+    def troubles(self) -> Sequence[str]:
+        return self.troubles_seen
 
     def partitions(self) -> Mapping[str, int]:
         if self.trouble is not None:

@@ -2,12 +2,14 @@
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from millstream.commands.app_file import AppNotFound, AppRaised, load_app
 from millstream.commands.job_lines import JobLines, line_of, row_of
+from millstream.jobs import SPARK_STARTS
 from millstream.processing.jobs.progress import JobProgress
 
 ONE = "import millstream\nshop = millstream.App('shop')\nshop.run()\n"
@@ -114,3 +116,48 @@ def test_a_change_of_state_is_told_at_once_and_nothing_twice(
         lines.look([progress])
     states = [json.loads(line)["state"] for line in capsys.readouterr().out.splitlines()]
     assert states == ["running", "done"]
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_without_a_terminal_the_start_is_told_in_lines_and_then_once_a_minute(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    clock = Clock()
+    lines = JobLines(as_json=False, clock=clock)
+
+    def told(at: float, *jobs: JobProgress) -> list[str]:
+        clock.now = at
+        lines.look(list(jobs))
+        return capsys.readouterr().err.splitlines()
+
+    starts = [JobProgress(job=name, stage=SPARK_STARTS) for name in ("totals", "pages")]
+    assert told(0, *starts) == ["2 jobs: starting (Spark starts)"]
+    assert told(5, *starts) == []
+    assert told(11, *starts) == ["2 jobs: starting for 11 s (Spark starts)"]
+    planned = JobProgress(job="totals", stage="its plan is made")
+    assert told(12, planned) == ["totals: starting for 12 s (its plan is made)"]
+    first = JobProgress(job="totals", state="running")
+    assert told(20, first) == ["totals: running"]
+    assert told(32, replace(first, busy_ms=12_000)) == [
+        "totals: running, its first batch takes 12 s"
+    ]
+    assert told(33, RUNNING)[0].startswith("totals: running, 1,234 rows")
+    assert told(34, replace(RUNNING, rows=2_000)) == []
+    assert told(43, replace(RUNNING, rows=2_000))[0].startswith("totals: running, 2,000 rows")
+    assert told(102, replace(RUNNING, rows=2_000)) == []
+    assert told(104, replace(RUNNING, rows=2_000))[0].startswith("totals: running, 2,000 rows")
+
+
+def test_a_failure_that_may_pass_is_one_line_with_the_file_that_has_all_of_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    lines = JobLines(as_json=False, log=Path("data/logs/jobs.log"))
+    lines.look([JobProgress(job="totals", state="waiting", restarts=1, error="no broker")])
+    [line] = capsys.readouterr().err.splitlines()
+    assert line == "totals: waiting, 1 restart (no broker); all of it: data/logs/jobs.log"

@@ -60,6 +60,14 @@ class ServedPartition:
         self._unannounced_bytes += appended.size_bytes
         return appended
 
+    def in_sync(self, node_id: int) -> list[int]:
+        """Who takes records: nobody, once a write has failed. Kafka's tools show it."""
+        return [] if self.log.failure is not None else [node_id]
+
+    def offline(self, node_id: int) -> list[int]:
+        """Who does not have all that it should: with a failed write, or with damaged records."""
+        return [node_id] if self.log.failure is not None or self.log.is_damaged else []
+
     def is_durable(self, end_offset: int) -> bool:
         """Whether an append up to `end_offset` may be acknowledged now."""
         return not self.log.config.syncs_before_ack or self.log.synced_offset >= end_offset

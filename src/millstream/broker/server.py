@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import millstream.broker.apis  # noqa: F401 - fills the table of handlers
 from millstream.base.clock import Clock
-from millstream.base.disk import Disk
+from millstream.base.disk import Disk, DiskFull
 from millstream.base.errors import MillstreamError
 from millstream.broker.access.acceptor import Acceptor
 from millstream.broker.access.access_control import AccessControl
@@ -68,6 +68,11 @@ TRANSACTIONAL_ID_UNUSED_MS_MAX = 7 * 24 * 3600 * 1000
 TRANSACTION_CHECK_INTERVAL_MS = 1_000
 # Every acknowledgement grows it, and all of it is read at the start.
 SHARE_STATE_CHECK_INTERVAL_MS = 60_000
+# How often the free space of the disk is looked at.
+SPACE_CHECK_INTERVAL_MS = 1_000
+# How often a trouble that lasts is said again, and how many partitions are named.
+TROUBLE_LINE_INTERVAL_MS = 60_000
+PARTITIONS_NAMED_MAX = 10
 # How often the end of the certificate is looked at.
 CERTIFICATE_CHECK_INTERVAL_MS = 24 * 3600 * 1000
 
@@ -286,6 +291,16 @@ class BrokerServer:
         async def share_state() -> None:
             node.share_partitions.rewrite_if_worth_it()
 
+        async def space() -> None:
+            line = node.directory.look_at_space(now_ms=self._now_ms())
+            if line is not None:
+                is_full = node.directory.space.is_full
+                logger.log(logging.ERROR if is_full else logging.WARNING, "%s", line)
+
+        async def troubles() -> None:
+            for line in lasting_troubles(node.directory):
+                logger.error("%s", line)
+
         async def certificates() -> None:
             self._protection.warn_of_expiry()
 
@@ -303,6 +318,8 @@ class BrokerServer:
             (state, config.retention_check_interval_ms),
             (share_state, SHARE_STATE_CHECK_INTERVAL_MS),
             (transactions, TRANSACTION_CHECK_INTERVAL_MS),
+            (space, SPACE_CHECK_INTERVAL_MS),
+            (troubles, TROUBLE_LINE_INTERVAL_MS),
             (certificates, CERTIFICATE_CHECK_INTERVAL_MS),
         ):
             self._chores.append(asyncio.ensure_future(self._repeat(chore, interval_ms / 1000)))
@@ -318,6 +335,9 @@ class BrokerServer:
                 logger.critical("%s", error)
                 self.failed.set()
                 return
+            except DiskFull:  # said once a minute, with the rest
+                if self.node is not None:
+                    self.node.directory.space.note_refusal()
             except MillstreamError as error:
                 logger.error("%s", error)
             except Exception:
@@ -406,3 +426,27 @@ class BrokerServer:
 
 def _is_busy(node: Node) -> bool:
     return node.commit.has_waiting or bool(node.work) or node.share_partitions.is_burying
+
+
+def lasting_troubles(directory: LogDirectory) -> list[str]:
+    """What was said when it happened, and still is so: a line each."""
+    read_only = [log.name for log in directory.read_only]
+    damaged = [log.name for log in directory.damaged]
+    lines = []
+    if read_only:
+        lines.append(
+            f"partitions that take no records since a write failed: {_names(read_only)}; check the "
+            "disk, then restart the broker"
+        )
+    if damaged:
+        lines.append(
+            f"partitions with damaged records, which are not served: {_names(damaged)}; restore "
+            "their files from a copy, and check the disk"
+        )
+    return lines
+
+
+def _names(names: list[str]) -> str:
+    rest = len(names) - PARTITIONS_NAMED_MAX
+    named = ", ".join(names[:PARTITIONS_NAMED_MAX])
+    return f"{named} and {rest} more" if rest > 0 else named

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from millstream.capture.position_record import CaptureRecords
     from millstream.capture.runner import CaptureRunner
     from millstream.capture.source import Finding
+    from millstream.queues.broker_health import BrokerHealth, FollowedHealth
 
 app = typer.Typer(no_args_is_help=True, help="Captures: changes of databases, as topics.")
 
@@ -354,7 +355,7 @@ def list_captures(brokers: Brokers = None, json: Json = False) -> None:
 
     Example: millstream capture list
     """
-    found = _facts(_control(brokers).captures())
+    found = _facts(_control(brokers).captures(), _health(brokers)())
     if json:
         print_json(found)
         return
@@ -374,7 +375,7 @@ def show(name: Name, brokers: Brokers = None, json: Json = False) -> None:
     from millstream.commands import capture_lines
 
     records = _control(brokers).capture(name)
-    (facts,) = _facts({name: records})
+    (facts,) = _facts({name: records}, _health(brokers)())
     if json:
         tables = [capture_lines.table_facts(one) for one in records.tables.values()]
         print_json(facts | {"captured": tables})
@@ -387,11 +388,21 @@ def show(name: Name, brokers: Brokers = None, json: Json = False) -> None:
         typer.echo(line)
 
 
-def _facts(captures: "dict[str, CaptureRecords]") -> list[dict[str, Any]]:
+def _facts(captures: "dict[str, CaptureRecords]", health: "BrokerHealth") -> list[dict[str, Any]]:
     from millstream.base.clock import system_clock
     from millstream.commands.capture_lines import facts_of
 
-    return [facts_of(name, one, now_ms=system_clock()) for name, one in sorted(captures.items())]
+    now_ms = system_clock()
+    return [
+        facts_of(name, one, now_ms=now_ms, health=health) for name, one in sorted(captures.items())
+    ]
+
+
+def _health(brokers: str | None) -> "FollowedHealth":
+    from millstream.queues.access import access_from
+    from millstream.queues.broker_health import FollowedHealth
+
+    return FollowedHealth(access_from(_client(brokers)))
 
 
 # --- pause, resume, reload, drop ----------------------------------------------------------------
@@ -540,7 +551,7 @@ def run(
         )
         for name, approval in approvals.items()
     ]
-    processes = CaptureProcesses(orders)
+    processes, health = CaptureProcesses(orders), _health(brokers)
     with (
         terminate_as_interrupt(),
         _running(processes),
@@ -551,7 +562,7 @@ def run(
         while not is_over:
             is_over = processes.wait(LOOK_SECONDS / len(orders))
             there = control.captures() if is_over else captures()
-            found = _facts({name: there[name] for name in chosen if name in there})
+            found = _facts({name: there[name] for name in chosen if name in there}, health())
             look([of_this_run(one, began_ms=began_ms, is_over=is_over) for one in found])
     processes.require_well()
     if not json:

@@ -8,6 +8,7 @@ from millstream.capture.approval import Approval, shown
 from millstream.capture.definition import shown_url
 from millstream.capture.load.plan import Phase, TableLoad, load_from_json
 from millstream.capture.load.progress import LoadProgress, TableProgress, progress_line
+from millstream.capture.position_record import TOPIC, run_topic
 from millstream.capture.status import status_from_json
 from millstream.commands.output import counted
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from millstream.capture.definition import CaptureDefinition
     from millstream.capture.position_record import CaptureRecords
     from millstream.capture.source import Finding
+    from millstream.queues.broker_health import BrokerHealth
 
 Facts = dict[str, Any]
 HEADER = ("CAPTURE", "STATE", "TABLES", "BEHIND", "TO READ", "KEPT", "CHANGES/S")
@@ -23,22 +25,33 @@ TABLE_HEADER = ("TABLE", "TOPIC", "KEY", "COLUMNS", "VERSION", "LOADED")
 BAR_CELLS = 20
 NEVER = "never run"
 NOT_RUNNING = "not running"
+CANNOT_WRITE = "cannot write"
+# In which a capture writes, or wants to.
+WRITING = frozenset({"starting", "loading", "streaming", "waiting", NOT_RUNNING})
 TABLES_SHOWN_CHARS_MAX = 30  # with more, a row would not fit into a terminal's 80 columns
 
 
-def facts_of(name: str, records: "CaptureRecords", *, now_ms: int) -> Facts:
-    """What there is to know of a capture, as `--json` prints it."""
+def facts_of(
+    name: str, records: "CaptureRecords", *, now_ms: int, health: "BrokerHealth | None" = None
+) -> Facts:
+    """What there is to know of a capture, as `--json` prints it.
+
+    `health`: what the broker cannot do. A capture whose records are refused can write no status
+    either, so that its last one is of better times.
+    """
     definition = records.definition
     assert definition is not None
     status = records.status or {}
+    state = state_of(records, now_ms=now_ms)
+    refusal = _refusal(records, state, health)
     return {
         "capture": name,
         "url": shown_url(definition.url),
         "mode": definition.mode,
         "tables": list(definition.tables),
         "outbox": definition.outbox,
-        "state": state_of(records, now_ms=now_ms),
-        "error": status.get("error", ""),
+        "state": CANNOT_WRITE if refusal else state,
+        "error": refusal or status.get("error", ""),
         "warnings": list(status.get("warnings", ())),
         "position": records.position.resume if records.position else None,
         "process": status.get("process"),
@@ -77,8 +90,22 @@ def state_of(records: "CaptureRecords", *, now_ms: int) -> str:
     return "pausing" if records.control.is_paused and status.state != "paused" else status.state
 
 
+def _refusal(records: "CaptureRecords", state: str, health: "BrokerHealth | None") -> str:
+    """Why the broker takes no records of it now; empty if it does, or if none are due."""
+    has_ended = (records.status or {}).get("state") == "ended"
+    if health is None or state not in WRITING or has_ended:
+        return ""
+    definition = records.definition
+    assert definition is not None
+    topics = {table.topic for table in records.tables.values()}
+    refusal = health.refusal_of(topics | {TOPIC, run_topic(definition.name)})
+    return f"{refusal}; nothing is lost: it continues by itself when they are taken" * bool(refusal)
+
+
 def of_this_run(facts: Facts, *, began_ms: int, is_over: bool) -> Facts:
     """For who runs it since `began_ms`: what an earlier run has told is not of this one."""
+    if facts["state"] == CANNOT_WRITE:
+        return facts
     if not is_over and (facts["at_ms"] or 0) < began_ms:
         nothing = dict.fromkeys(MEASURES)
         return {**facts, **nothing, "state": "starting", "error": "", "warnings": []}

@@ -123,6 +123,17 @@ class Cluster:
     def topic_names(self) -> list[str]:
         return sorted(self._metadata())
 
+    def troubles(self) -> list[str]:
+        """What the brokers cannot do at present, a sentence each; none where they do not say it."""
+        from millstream.queues.access import access_from
+        from millstream.queues.broker_health import health_if_told
+
+        try:
+            access = access_from(client_config(self.brokers))
+        except MillstreamError:  # a login that our own client does not know
+            return []
+        return health_if_told(access).troubles()
+
     def partition_counts(self) -> dict[str, int]:
         """How many each topic has, of all that the caller may see."""
         return {name: len(layout) for name, layout in self._metadata().items()}

@@ -5,6 +5,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -21,16 +22,19 @@ LINE_SECONDS = 10.0
 REFRESH_SECONDS = 0.5
 HEADER = ("JOB", "STATE", "ROWS", "ROWS/S", "LAG", "WATERMARK", "STATE ROWS", "LATE", "DEAD")
 ERROR_LENGTH_SHOWN = 200
+REMIND_SECONDS = 60.0
+ENDED = ("done", "stopped", "failed")
 
 
 @contextmanager
-def shown_jobs(*, as_json: bool) -> Iterator[Look]:
-    """Yields what is told of the progress, as often as one likes."""
+def shown_jobs(*, as_json: bool, log: Path | None = None) -> Iterator[Look]:
+    """Yields what is told of the progress, as often as one likes. `log`: the file that has all of
+    what a job failed with."""
     if sys.stderr.isatty() and not as_json:
         with _live_table() as look:
             yield look
     else:
-        yield JobLines(as_json=as_json).look
+        yield JobLines(as_json=as_json, log=log).look
 
 
 @contextmanager
@@ -86,29 +90,76 @@ def row_of(job: "JobProgress") -> list[object]:
 
 
 class JobLines:
-    """One line for a job when its state changes, and every while when it got on."""
+    """One line for a job when its state changes and after its first batch, every while when it got
+    on or is still starting, and once a minute if nothing changes."""
 
-    def __init__(self, *, as_json: bool) -> None:
-        self._as_json = as_json
+    def __init__(
+        self,
+        *,
+        as_json: bool,
+        log: Path | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`log`: the file that has all of a failure."""
+        self._as_json, self._log, self._clock = as_json, log, clock
         self._told: dict[str, tuple[Any, ...]] = {}
+        self._told_at: dict[str, float] = {}
+        self._since: dict[str, float] = {}
         self._due = 0.0
 
     def look(self, jobs: "list[JobProgress]") -> None:
-        is_due = time.monotonic() >= self._due
+        now = self._clock()
+        is_due = now >= self._due
+        news = []
         for job in jobs:
-            facts = (job.state, job.restarts, (job.rows, job.lag_total, job.late, job.dead))
+            facts = _facts(job)
             told = self._told.get(job.job)
-            if told is None or told[:2] != facts[:2] or (is_due and told[2] != facts[2]):
-                self._told[job.job] = facts
-                self._tell(job)
+            if told is None or told[0] != job.state:
+                self._since[job.job] = now
+            if (
+                told is None
+                or told[:3] != facts[:3]
+                or (is_due and told[3] != facts[3])
+                or self._must_remind(job, now, is_due)
+            ):
+                self._told[job.job], self._told_at[job.job] = facts, now
+                news.append(job)
+        self._tell_all(news, now)
         if is_due:
-            self._due = time.monotonic() + LINE_SECONDS
+            self._due = now + LINE_SECONDS
 
-    def _tell(self, job: "JobProgress") -> None:
+    def _must_remind(self, job: "JobProgress", now: float, is_due: bool) -> bool:
+        """That nothing has changed; in JSON a line is a change."""
+        if self._as_json or job.state in ENDED:
+            return False
+        is_coming = job.state == "starting" or (job.busy_ms and job.batch is None)
+        return (is_due and bool(is_coming)) or now - self._told_at[job.job] >= REMIND_SECONDS
+
+    def _tell_all(self, news: "list[JobProgress]", now: float) -> None:
+        """Those that wait for the same, as Spark's start, in one line."""
+        stages: dict[str, list[JobProgress]] = {}
+        for job in news:
+            stages.setdefault(job.stage if job.state == "starting" else "", []).append(job)
+        for stage, waiting in stages.items():
+            if stage and len(waiting) > 1 and not self._as_json:
+                lasted = now - min(self._since[job.job] for job in waiting)
+                say(f"{len(waiting)} jobs: {starting_text(stage, lasted)}")
+            else:
+                for job in waiting:
+                    self._tell(job, now)
+
+    def _tell(self, job: "JobProgress", now: float) -> None:
         if self._as_json:
             typer.echo(json.dumps(job.to_json()))
         else:
-            say(line_of(job))
+            log = f"; all of it: {self._log}" if self._log and job.state == "waiting" else ""
+            say(line_of(job, seconds=now - self._since[job.job]) + log)
+
+
+def _facts(job: "JobProgress") -> tuple[Any, ...]:
+    """What is told at once, and at the end what is told now and then."""
+    has_begun = (job.stage, job.batch is not None)
+    return (job.state, job.restarts, has_begun, (job.rows, job.lag_total, job.late, job.dead))
 
 
 def lag_text(job: "JobProgress") -> str:
@@ -120,8 +171,19 @@ def lag_text(job: "JobProgress") -> str:
     return f"lag {job.lag_total:,}{age}"
 
 
-def line_of(job: "JobProgress") -> str:
+def starting_text(stage: str, seconds: float) -> str:
+    lasted = f" for {seconds:.0f} s" if seconds >= 1 else ""
+    return f"starting{lasted}" + (f" ({stage})" if stage else "")
+
+
+def line_of(job: "JobProgress", *, seconds: float = 0.0) -> str:
+    """`seconds`: for how long its state has been so."""
     facts = [f"{job.job}: {job.state}"]
+    if job.state == "starting":
+        facts = [f"{job.job}: {starting_text(job.stage, seconds)}"]
+    elif job.state == "running" and job.batch is None and seconds >= 1:
+        words = "its first batch takes" if job.busy_ms else "nothing to do yet after"
+        facts.append(f"{words} {seconds:.0f} s")
     if job.batch is not None:
         facts.append(f"{job.rows:,} rows, {job.rows_per_second:,.0f}/s, {lag_text(job)}")
     if job.is_building:

@@ -99,7 +99,7 @@ def _run(
         metrics_served(app, listen),
         app.captures.running(once=once),
         app.hosted_unless(once=once),
-        shown_jobs(as_json=json) as look,
+        shown_jobs(as_json=json, log=app.jobs.logs.jobs) as look,
     ):
         done = app.jobs.run(
             once=once,
@@ -107,6 +107,7 @@ def _run(
             rebuild=rebuild,
             repeat_side_effects=repeat_side_effects,
             look=look,
+            one_by_one=True,
         )
     if not json:
         say(ended_line(done))

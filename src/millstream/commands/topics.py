@@ -55,6 +55,13 @@ def list_topics(
             for row in found
         ]
         print_table(["TOPIC", "PARTITIONS", "RECORDS", "RETENTION"], rows)
+    if not json:
+        _say_troubles(cluster)
+
+
+def _say_troubles(cluster: Cluster) -> None:
+    for trouble in cluster.troubles():
+        say(f"warning: {trouble}")
 
 
 @app.command(cls=PlainCommand)
@@ -142,6 +149,7 @@ def describe(
         if position:
             typer.echo("")
         _print_description(description, configs.get(topic, {}), all_configs=all_configs)
+    _say_troubles(cluster)
 
 
 def _summary(
@@ -216,7 +224,7 @@ def _print_description(
             part["newest"],
             part["leader"],
             ",".join(map(str, part["replicas"])),
-            ",".join(map(str, part["in_sync"])),
+            ",".join(map(str, part["in_sync"])) or "none",
         ]
         for part in details
     ]

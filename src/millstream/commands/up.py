@@ -206,7 +206,7 @@ class _Up:
         with (
             app.captures.running(),
             app.hosted_unless(once=False),
-            shown_jobs(as_json=self._as_json) as look,
+            shown_jobs(as_json=self._as_json, log=app.jobs.logs.jobs) as look,
         ):
             if app.catalog.jobs:
                 jobs = counted(len(only or app.catalog.jobs), "job")

@@ -9,8 +9,17 @@ from pathlib import Path
 from millstream.base.errors import MillstreamError
 from millstream.client_protection import protection_config
 from millstream.doctor.finding import Finding
-from millstream.doctor.verdicts import DataDirectory, broker_finding, data_finding, port_finding
+from millstream.doctor.verdicts import (
+    DataDirectory,
+    broker_disk_findings,
+    broker_finding,
+    broker_partitions_finding,
+    data_finding,
+    port_finding,
+)
 from millstream.log.log_directory import owner_of
+from millstream.queues.access import access_from
+from millstream.queues.broker_health import broker_health
 from millstream.settings import ClientSettings, is_given, load
 
 PORTS = {9092: "the broker", 8080: "the console"}
@@ -27,7 +36,10 @@ def place_findings(data: Path | None) -> Iterator[Finding]:
     if data is not None:
         yield data_finding(looked_at(data))
     if is_given(ClientSettings, "brokers", options={}):
-        yield _broker()
+        broker = _broker()
+        yield broker
+        if broker.verdict == "ok":
+            yield from _health()
 
 
 def _answers(port: int) -> bool:
@@ -75,6 +87,19 @@ def looked_at(data: Path) -> DataDirectory:
     is_writable = os.access(data, os.R_OK | os.W_OK | os.X_OK)
     owner = owner_of(data) if is_ours and is_writable else ""
     return DataDirectory(str(data), is_ours=is_ours, is_writable=is_writable, owner=owner)
+
+
+def _health() -> Iterator[Finding]:
+    settings = load(ClientSettings)
+    address = ",".join(map(str, settings.brokers))
+    config = {"bootstrap.servers": address, **protection_config(settings)}
+    try:
+        found = broker_health(access_from(config))
+    except MillstreamError as error:
+        yield Finding("broker disk", "warn", f"not known: {error}", "ask its operator")
+        return
+    yield from broker_disk_findings(found.disks)
+    yield broker_partitions_finding(found)
 
 
 def _broker() -> Finding:

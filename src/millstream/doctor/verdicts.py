@@ -4,12 +4,13 @@ A doubt (`warn`) is for what works, but not for everybody; a `fail` is for what 
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
 from millstream.base.quantity import GIB, MIB
 from millstream.doctor.finding import Finding, Verdict
+from millstream.queues.broker_health import BrokerHealth, DiskSeen, names_of
 
 PYTHON_MIN = (3, 11)
 FREE_BYTES_FAIL, FREE_BYTES_WARN = 256 * MIB, 2 * GIB
@@ -258,3 +259,26 @@ def broker_finding(address: str, answer: str, problem: str) -> Finding:
         return Finding("broker", "ok", f"{address}: {answer}")
     mend = "start it (`millstream broker`), or set MILLSTREAM_BROKERS to where it is"
     return Finding("broker", "fail", f"{address}: {problem}", mend)
+
+
+def broker_disk_findings(disks: Iterable[DiskSeen]) -> Iterator[Finding]:
+    """Nothing of brokers that do not say it to this user."""
+    for disk in disks:
+        if disk.is_full:
+            told = f"the disk is full: {disk}; producers wait"
+            mend = "free some space (delete topics or records, or other files)"
+            yield Finding("broker disk", "fail", told, f"{mend}; writing continues by itself")
+        else:
+            yield Finding("broker disk", "ok", str(disk))
+
+
+def broker_partitions_finding(health: BrokerHealth) -> Finding:
+    check = "broker partitions"
+    if health.read_only:
+        told = f"{names_of(health.read_only)}: no records are taken since a write failed"
+        return Finding(check, "fail", told, "check the disk, then restart the broker")
+    if health.damaged:
+        told = f"{names_of(health.damaged)}: some records are damaged, and not served"
+        mend = "restore the files from a copy, and check the disk (docs/guides/operating.md)"
+        return Finding(check, "fail", told, mend)
+    return Finding(check, "ok", "all take records")

@@ -36,6 +36,7 @@ from millstream.base.disk import (
 from millstream.base.errors import Corrupt, MillstreamError, Rejected
 from millstream.log.checked_files import load_checked, save_checked
 from millstream.log.config import LogConfig
+from millstream.log.disk_space import DiskSpace
 from millstream.log.partition_log import PartitionLog
 from millstream.log.segment import LOG_SUFFIX
 
@@ -107,6 +108,7 @@ class LogDirectory:
     def __init__(self, path: Path, *, disk: Disk | None = None) -> None:
         self.path = path
         self.disk = disk or RealDisk()
+        self.space = DiskSpace(str(path))
         self.logs: dict[Partition, PartitionLog] = {}
         self._has_new_names = False
         self._lock = self._take_lock(path)
@@ -226,6 +228,7 @@ class LogDirectory:
             start_offset=self._start_offsets.get(partition, 0),
             synced_offset=self._synced_offsets.get(partition, 0),
             was_closed_cleanly=self._was_closed_cleanly,
+            when_full=self.space.note_refusal,
         )
         self.logs[partition] = log
         return log
@@ -331,6 +334,20 @@ class LogDirectory:
         path = self.path / RESERVE_FILE
         if self.disk.exists(path):
             self.disk.remove(path)
+
+    def look_at_space(self, *, now_ms: int) -> str | None:
+        """Judge whether the disk has room; returns a line for the diagnostics when one is due."""
+        return self.space.look(self.disk.free_bytes(self.path), now_ms=now_ms)
+
+    @property
+    def read_only(self) -> list[PartitionLog]:
+        """The logs that take no more records since a write or sync failed."""
+        return [log for log in self.logs.values() if log.failure is not None]
+
+    @property
+    def damaged(self) -> list[PartitionLog]:
+        """The logs of which some records cannot be served."""
+        return [log for log in self.logs.values() if log.is_damaged]
 
     # --- checkpoints --------------------------------------------------------------------------
 

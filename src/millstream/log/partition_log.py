@@ -7,7 +7,7 @@ runs threads nor waits: a caller takes a `SyncJob`, runs it wherever it likes, a
 
 import contextlib
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -148,12 +148,14 @@ class PartitionLog:
         start_offset: int = 0,
         synced_offset: int = 0,
         was_closed_cleanly: bool = False,
+        when_full: Callable[[], None] | None = None,
     ) -> None:
         self.name = directory.name
         self.directory = directory
         self.config = config
         self.failure: LogReadOnly | None = None
         self._disk = disk
+        self._when_full = when_full
         self._sync_in_flight = False
         self._swap: SwapJob | None = None
         self._unsynced_messages = 0
@@ -195,6 +197,11 @@ class PartitionLog:
     @property
     def segment_count(self) -> int:
         return len(self._segments)
+
+    @property
+    def is_damaged(self) -> bool:
+        """Whether bytes were found that changed after they were written."""
+        return any(segment.is_damaged for segment in self._segments)
 
     @property
     def available(self) -> OffsetRange:
@@ -279,6 +286,14 @@ class PartitionLog:
         return self.append_own(memoryview(batch), now_ms=now_ms)
 
     def _append_checked(self, batch: memoryview, header: BatchHeader, now_ms: int) -> Appended:
+        try:
+            return self._write(batch, header, now_ms)
+        except DiskFull:
+            if self._when_full is not None:
+                self._when_full()
+            raise
+
+    def _write(self, batch: memoryview, header: BatchHeader, now_ms: int) -> Appended:
         size_bytes = len(batch)
         if self._must_roll(size_bytes, header, now_ms):
             self.roll(now_ms=now_ms)

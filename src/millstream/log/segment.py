@@ -434,6 +434,11 @@ class Segment:
 
     # --- damage -------------------------------------------------------------------------------
 
+    @property
+    def is_damaged(self) -> bool:
+        """Whether broken bytes were found so far."""
+        return bool(self._damages)
+
     def damage(self, broken: BrokenAt) -> DamagedSegment:
         """The error for broken bytes; reported, and the way around them searched, only once."""
         damage = self._damages.get(broken.position)

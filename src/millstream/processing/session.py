@@ -6,6 +6,7 @@ process, as Spark has it: who asks again gets the running one.
 
 import contextlib
 import os
+import shlex
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -17,6 +18,7 @@ from pyspark.sql import SparkSession
 
 from millstream.processing.class_archive import archive_path, use_options
 from millstream.processing.java import Java, find_java, make_quiet_home
+from millstream.processing.log_files import LOG_BYTES_MAX, WORKERS_VARIABLE, LogFiles
 from millstream.processing.reading.topic_source import TopicSource
 from millstream.processing.scratch import is_fit, scratch_of_process
 from millstream.processing.worker_python import quiet_python
@@ -29,6 +31,8 @@ STREAMING = "org.apache.spark.sql.execution.streaming"
 
 # Stops of a query inside a Python callback recurse deeply: the default stack is too small.
 JAVA_OPTIONS = "-Xss16m"
+# Of Spark's levels those that say more than errors.
+LOUDER_LEVELS = ("warn", "info")
 # Half the time to start; lower peak rates. For tests and short commands.
 QUICK_START_JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
 
@@ -41,12 +45,14 @@ def open_session(
     quick_start: bool = False,
     log_level: str = "error",
     scratch: Path | None = None,
+    logs: LogFiles | None = None,
 ) -> SparkSession:
     """A session on this machine (`master` None or "local..."), or on the cluster of `master`.
 
     `settings` win over every default. `quick_start` trades peak rates for half the time to start.
     `scratch`: a directory of the caller's alone for what Spark puts aside (scratch.py); a cluster
-    has its own. It must be there until the session has stopped.
+    has its own. It must be there until the session has stopped. `logs`: the files for what Spark
+    and its workers on this machine say at length.
     """
     cores = os.cpu_count() or 1
     chosen = {"spark.app.name": name, "spark.master": master or f"local[{cores}]"}
@@ -54,11 +60,11 @@ def open_session(
     if is_local(chosen["spark.master"]):
         chosen |= one_machine_settings(cores_of(chosen["spark.master"], cores))
         chosen["spark.local.dir"] = str(scratch or scratch_of_process())
-        options = java_options(quick_start=quick_start, log_level=log_level)
+        options = java_options(quick_start=quick_start, log_level=log_level, logs=logs)
         archived = use_options(archive_path(java))
         chosen |= {"spark.driver.extraJavaOptions": f"{options} {archived}".strip()}
     chosen |= everywhere_settings() | dict(settings or {})
-    session = _start(chosen, java)
+    session = _start(chosen, java, logs)
     if is_local(chosen["spark.master"]) and _workers_have_this_pyspark():
         session.sparkContext.pythonExec = quiet_python()
     register_sources(session)
@@ -102,6 +108,10 @@ def one_machine_settings(cores: int) -> dict[str, str]:
         "spark.sql.streaming.checkpointFileManagerClass": (
             f"{STREAMING}.checkpointing.FileSystemBasedCheckpointFileManager"
         ),
+        # A worker on a busy machine says its secret late, and a laptop may sleep for a night: with
+        # Spark's 15 and 120 s a job fails, or its only executor is given up. Nothing is remote.
+        "spark.python.authenticate.socketTimeout": "120s",
+        "spark.network.timeout": "12h",
         # How long an idle job waits before it asks again: at 10 ms it takes a third of a core.
         "spark.sql.streaming.pollingDelay": "50ms",
     }
@@ -127,26 +137,35 @@ def everywhere_settings() -> dict[str, str]:
     }
 
 
-def java_options(*, quick_start: bool, log_level: str) -> str:
-    log_file = resources.files("millstream.processing") / "log4j2.properties"
+def java_options(*, quick_start: bool, log_level: str, logs: LogFiles | None = None) -> str:
+    name = "log4j2.properties" if logs is None else "log4j2_file.properties"
     temporary = scratch_of_process()
     options = [
         JAVA_OPTIONS,
         # Java keeps it for all sessions of this process, so it is in no directory of one of them.
         *([f"-Djava.io.tmpdir={temporary}"] if is_fit(temporary) else []),
-        f"-Dlog4j2.configurationFile={log_file}",
+        f"-Dlog4j2.configurationFile={resources.files('millstream.processing') / name}",
         f"-Dmillstream.spark.log.level={log_level}",
     ]
+    if logs is not None:
+        root = log_level if log_level in LOUDER_LEVELS else "error"
+        options += [
+            f"-Dmillstream.spark.root.level={root}",
+            f"-Dmillstream.spark.log.file={shlex.quote(str(logs.spark))}",
+            f"-Dmillstream.spark.log.bytes={LOG_BYTES_MAX}",
+        ]
     return " ".join(options + [QUICK_START_JAVA_OPTIONS] * quick_start)
 
 
-def _start(settings: Mapping[str, str], java: Java) -> SparkSession:
+def _start(settings: Mapping[str, str], java: Java, logs: LogFiles | None) -> SparkSession:
     builder = SparkSession.builder
     for key, value in settings.items():
         builder = builder.config(key, value)
     with contextlib.ExitStack() as starting:
         directory = starting.enter_context(tempfile.TemporaryDirectory(prefix="millstream-java-"))
         variables = _variables(settings["spark.master"], java, Path(directory))
+        if logs is not None and is_local(settings["spark.master"]):
+            variables[WORKERS_VARIABLE] = str(logs.workers)
         starting.enter_context(_environment(variables))
         return builder.getOrCreate()
 

@@ -1,4 +1,7 @@
-"""The Python of Spark's workers on this machine: this one, by a script that keeps one worker quiet.
+"""The Python of Spark's workers on this machine: this one, by a script that starts them early and
+keeps one of them quiet.
+
+Workers that Spark starts one by one connect back before they import anything (early_worker.py).
 
 For each query with transformWithState Spark starts a worker on the driver that sets the operator
 up, and tells every step of it on standard output: the user would see that. The script drops the
@@ -14,12 +17,20 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from millstream.processing.class_archive import cache_directory
+from millstream.processing.log_files import WORKERS_VARIABLE
 
 TALKATIVE = "pyspark.sql.streaming.transform_with_state_driver_worker"
+DAEMON = "pyspark.daemon"
+EARLY = Path(__file__).with_name("early_worker.py")
 SCRIPT = """#!/bin/sh
-# Spark's worker {talkative} tells its steps; its errors stay.
+# What workers say at length goes into a file of the app (log_files.py), if it has one.
+if [ -n "{variable}" ] && [ -w "{variable}" ]; then exec 2>>"{variable}"; fi
+# Spark's daemon is started as it is; its other workers connect back before they import.
+# The worker {talkative} tells its steps; its errors stay.
 case "$*" in
-  "-m {talkative}"*) exec {python} "$@" >/dev/null ;;
+  "-m {daemon}"*) exec {python} "$@" ;;
+  "-m {talkative}"*) shift; exec {python} {early} "$@" >/dev/null ;;
+  "-m pyspark."*) shift; exec {python} {early} "$@" ;;
 esac
 exec {python} "$@"
 """
@@ -28,7 +39,13 @@ exec {python} "$@"
 def quiet_python(environment: Mapping[str, str] | None = None) -> str:
     """A script in the user's cache; this Python itself where none can be kept, or run."""
     environment = os.environ if environment is None else environment
-    text = SCRIPT.format(talkative=TALKATIVE, python=shlex.quote(sys.executable))
+    text = SCRIPT.format(
+        talkative=TALKATIVE,
+        daemon=DAEMON,
+        variable=f"${WORKERS_VARIABLE}",
+        python=shlex.quote(sys.executable),
+        early=shlex.quote(str(EARLY)),
+    )
     mark = hashlib.sha256(text.encode()).hexdigest()[:12]
     path = cache_directory(environment) / f"python-{mark}"
     if not path.exists():

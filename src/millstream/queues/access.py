@@ -27,7 +27,10 @@ class Address(NamedTuple):
 
 class UnusableAccess(Rejected):
     def __init__(self, *, name: str, value: object, allowed: str) -> None:
-        super().__init__(f"{name}={value!r} cannot be used by a queue: give {allowed}")
+        super().__init__(
+            f"{name}={value!r} is not known to Millstream's own client, which queues and "
+            f"doctor use: give {allowed}"
+        )
         self.name, self.value = name, value
 
 

@@ -16,26 +16,37 @@ NOBODY_ANSWERS = ("_TRANSPORT", "_TIMED_OUT", "_ALL_BROKERS_DOWN", "_RESOLVE")
 
 
 class NoBroker(Retryable):
-    def __init__(self, *, queue: str, brokers: str) -> None:
-        super().__init__(f"queue {queue}: no broker answers at {brokers}")
-        self.queue, self.brokers = queue, brokers
+    """`user`: who asks, as its owner calls it: "queue mails", "app.publish"."""
+
+    def __init__(self, *, user: str, brokers: str) -> None:
+        super().__init__(
+            f"{user}: no broker answers at {brokers}; start it, or see that the address is right "
+            "(MILLSTREAM_BROKERS)"
+        )
+        self.user, self.brokers = user, brokers
 
 
 class NoTls(Rejected):
-    def __init__(self, *, queue: str, brokers: str, reason: str) -> None:
-        super().__init__(f"queue {queue}: no TLS with the broker at {brokers}: {reason}")
-        self.queue, self.brokers, self.reason = queue, brokers, reason
+    def __init__(self, *, user: str, brokers: str, reason: str) -> None:
+        super().__init__(
+            f"{user}: no TLS with the broker at {brokers}: {reason}. See that it speaks TLS there, "
+            "and that its certificate is trusted (docs/guides/security.md)"
+        )
+        self.user, self.brokers, self.reason = user, brokers, reason
 
 
 class ClientTrouble:
-    """Of one client, which is made with `config`. Its callback runs in whatever thread polls it."""
+    """Of one client, which is made with `config`. Its callback runs in whatever thread polls it.
+
+    `user`: who uses it, for errors.
+    """
 
     def __init__(
-        self, queue: str, config: Mapping[str, Any], *, when_told: ErrorCallback | None = None
+        self, user: str, config: Mapping[str, Any], *, when_told: ErrorCallback | None = None
     ) -> None:
         self.config = {**config, "error_cb": self._on_error}
-        self.queue, self.brokers = queue, str(config["bootstrap.servers"])
-        self._user = str(config.get("sasl.username", ""))
+        self.user, self.brokers = user, str(config["bootstrap.servers"])
+        self._login = str(config.get("sasl.username", ""))
         listeners: Sequence[ErrorCallback | None] = (when_told, config.get("error_cb"))
         self._listeners = [one for one in listeners if one is not None]
         self._last: Any = None
@@ -59,16 +70,16 @@ class ClientTrouble:
         """What will not pass by waiting, if that is what was told last."""
         name = "" if self._last is None else self._last.name()
         if name == "_AUTHENTICATION":
-            return LoginFailed(user=self._user, reason=_without_address(self._last.str()))
+            return LoginFailed(user=self._login, reason=_without_address(self._last.str()))
         if name == "_SSL":
             reason = _without_address(self._last.str())
-            return NoTls(queue=self.queue, brokers=self.brokers, reason=reason)
+            return NoTls(user=self.user, brokers=self.brokers, reason=reason)
         return None
 
     def error_from(self, fault: Any) -> MillstreamError | None:
         """Of a call that failed: why nobody was reached, or None if somebody was."""
         if fault.name() in NOBODY_ANSWERS:
-            return self.cause() or NoBroker(queue=self.queue, brokers=self.brokers)
+            return self.cause() or NoBroker(user=self.user, brokers=self.brokers)
         return None
 
 

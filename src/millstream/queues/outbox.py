@@ -40,6 +40,10 @@ class PutFailed(Retryable):
         self.topic, self.reason = topic, reason
 
 
+class NotInTime(PutFailed):
+    """The caller's time was up first: the record is still on its way, and may arrive later."""
+
+
 class PutRefused(Rejected):
     """It is not in the queue, and will not be if it is put again."""
 
@@ -58,12 +62,14 @@ class Receipt:
 
 
 class Outbox:
-    """Thread-safe. `close` waits for what was put."""
+    """Thread-safe. `close` waits for what was put. `user` and `records` are for what is said of it:
+    "queue mails" puts jobs."""
 
-    def __init__(self, queue: str, config: Mapping[str, Any]) -> None:
+    def __init__(self, user: str, config: Mapping[str, Any], *, records: str = "jobs") -> None:
         from confluent_kafka import Producer
 
-        self._trouble = ClientTrouble(queue, config, when_told=self._warn)
+        self._records = records
+        self._trouble = ClientTrouble(user, config, when_told=self._warn)
         self._producer = Producer(
             {
                 "linger.ms": 1,
@@ -82,25 +88,41 @@ class Outbox:
         """Nothing can be put by it any more; another may do."""
         return self._broken_by is not None
 
-    def put(self, topic: str, records: Iterable[Record]) -> list[Receipt]:
-        """All are sent before the first is waited for."""
-        futures = [self._send(topic, one) for one in records]
-        return [self._confirmed(topic, future) for future in futures]
+    def put(
+        self, topic: str, records: Iterable[Record], *, deadline: float | None = None
+    ) -> list[Receipt]:
+        """All are sent before the first is waited for. `deadline`, by the monotonic clock: until
+        when, if that is before the client gives up by itself."""
+        futures = [self._send(topic, one, deadline) for one in records]
+        return [self._confirmed(topic, future, deadline) for future in futures]
 
-    def _confirmed(self, topic: str, future: "Future[Receipt]") -> Receipt:
+    def _confirmed(self, topic: str, future: "Future[Receipt]", deadline: float | None) -> Receipt:
         patience_ends = time.monotonic() + TROUBLE_SECONDS_MAX
         while True:
             try:
-                return future.result(POLL_SECONDS)
+                return future.result(self._pause(deadline))
             except TimeoutError:
                 cause = self._trouble.cause()
                 if cause is not None and time.monotonic() > patience_ends:
                     self._producer.purge(in_flight=False)  # it shall not be put later, unseen
                     raise cause from None
                 if not self._thread.is_alive():
-                    raise PutFailed(topic=topic, reason="the queue was closed") from None
+                    raise PutFailed(topic=topic, reason="it was closed meanwhile") from None
+                self._require_time(topic, deadline)
 
-    def _send(self, topic: str, record: Record) -> "Future[Receipt]":
+    @staticmethod
+    def _pause(deadline: float | None) -> float:
+        if deadline is None:
+            return POLL_SECONDS
+        return max(0.0, min(POLL_SECONDS, deadline - time.monotonic()))
+
+    def _require_time(self, topic: str, deadline: float | None) -> None:
+        if deadline is not None and time.monotonic() >= deadline:
+            nobody = f"no broker answers at {self._trouble.brokers}"
+            reason = nobody if self._trouble.is_there else "the broker has not confirmed it yet"
+            raise NotInTime(topic=topic, reason=reason) from None
+
+    def _send(self, topic: str, record: Record, deadline: float | None) -> "Future[Receipt]":
         from confluent_kafka import KafkaException
 
         future: Future[Receipt] = Future()
@@ -126,6 +148,7 @@ class Outbox:
                 raise self._failure(topic, error.args[0]) from error
             except BufferError:  # librdkafka's queue is full: let it drain
                 self._serve_callbacks(FULL_QUEUE_POLL_SECONDS)
+                self._require_time(topic, deadline)
 
     def _failure(self, topic: str, error: Any) -> MillstreamError:
         if error.name() == "_FATAL" and self._broken_by is not None:
@@ -145,9 +168,10 @@ class Outbox:
         """Whoever puts now waits: say so, once for each time that all brokers are lost."""
         if error.name() == "_ALL_BROKERS_DOWN":
             logger.warning(
-                "queue %s: no broker at %s can be used; jobs wait up to %d s to be put",
-                self._trouble.queue,
+                "%s: no broker at %s can be used; %s wait up to %d s to be written",
+                self._trouble.user,
                 self._trouble.brokers,
+                self._records,
                 DELIVERY_MS_MAX // 1000,
             )
 

@@ -417,7 +417,7 @@ class Queue(Closing):
                 self._outbox.end()
                 self._outbox = None
             if self._outbox is None:
-                self._outbox = Outbox(self.name, self._config)
+                self._outbox = Outbox(f"queue {self.name}", self._config)
             return self._outbox
 
     def _worker(self) -> Worker:

@@ -59,18 +59,18 @@ class RedriveFailed(Retryable):
 def read_letters(terms: QueueTerms, config: Mapping[str, Any]) -> list[DeadLetter]:
     from confluent_kafka import KafkaException
 
-    trouble = ClientTrouble(terms.name, config)
+    trouble = ClientTrouble(f"queue {terms.name}", config)
     try:
         return letters_in(_records(terms.dead_topic, trouble), _notes(terms, trouble))
     except KafkaException as error:
-        raise _translated(error.args[0], trouble) from error
+        raise _translated(error.args[0], trouble, terms) from error
 
 
 def redrive(terms: QueueTerms, config: Mapping[str, Any], ids: list[str] | None) -> list[str]:
     """The ids of the letters that were put back now."""
     from confluent_kafka import KafkaException, Producer
 
-    trouble = ClientTrouble(terms.name, config)
+    trouble = ClientTrouble(f"queue {terms.name}", config)
     producer = Producer(
         {
             **trouble.config,
@@ -85,13 +85,13 @@ def redrive(terms: QueueTerms, config: Mapping[str, Any], ids: list[str] | None)
         for start in range(0, len(wanted), LETTERS_PER_TRANSACTION):
             _put_back(producer, terms, wanted[start : start + LETTERS_PER_TRANSACTION])
     except KafkaException as error:
-        raise _translated(error.args[0], trouble) from error
+        raise _translated(error.args[0], trouble, terms) from error
     return [letter.id for letter in wanted]
 
 
-def _translated(fault: Any, trouble: ClientTrouble) -> MillstreamError:
+def _translated(fault: Any, trouble: ClientTrouble, terms: QueueTerms) -> MillstreamError:
     unreached = trouble.error_from(fault)
-    return unreached or RedriveFailed(queue=trouble.queue, reason=fault.str())
+    return unreached or RedriveFailed(queue=terms.name, reason=fault.str())
 
 
 def _wanted(

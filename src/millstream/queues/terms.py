@@ -78,7 +78,7 @@ def set_up(terms: QueueTerms, config: Mapping[str, Any]) -> None:
     import confluent_kafka.admin
 
     admin: Any = confluent_kafka.admin
-    trouble = ClientTrouble(terms.name, config)
+    trouble = ClientTrouble(f"queue {terms.name}", config)
     client = admin.AdminClient(trouble.config)
     try:
         _create_topics(terms, admin, client, present=topics_seen(client, trouble))

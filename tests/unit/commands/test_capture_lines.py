@@ -1,6 +1,8 @@
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from millstream.base.schema import Scalar
 from millstream.capture.change import CapturedColumn, CapturedTable
 from millstream.capture.definition import CaptureDefinition
@@ -9,6 +11,7 @@ from millstream.capture.position_record import CaptureRecords, Control, Position
 from millstream.capture.source import Finding
 from millstream.capture.status import STALE_MS, Status
 from millstream.commands import capture_lines
+from millstream.queues.broker_health import BrokerHealth, DiskSeen
 
 NOW_MS = 1_000_000
 SHOP = CaptureDefinition(
@@ -105,6 +108,39 @@ def test_a_run_that_is_over_says_what_it_wrote() -> None:
     told = replace(STREAMING, state="ended", changes=1, changes_per_s=2.0, rows_loaded=1_200)
     over = capture_lines.of_this_run(facts(records(told)), began_ms=NOW_MS, is_over=True)
     assert capture_lines.line_of(over) == "shop: ended, 1 change, 2/s, 1,200 rows loaded"
+
+
+FULL = BrokerHealth(
+    disks=(DiskSeen(broker="db:9092", path="/data", usable_bytes=0, total_bytes=24 << 20),)
+)
+
+
+@pytest.mark.parametrize("age_ms", [0, STALE_MS + 1])
+def test_a_capture_that_the_broker_refuses_says_so_whatever_its_last_status_was(
+    age_ms: int,
+) -> None:
+    told = records(replace(STREAMING, at_ms=NOW_MS - age_ms))
+    found = capture_lines.facts_of("shop", told, now_ms=NOW_MS, health=FULL)
+    assert found["state"] == "cannot write"
+    [line] = capture_lines.troubles([found])
+    assert "its disk is full (/data of the broker at db:9092: 0B of 24MiB free)" in line
+    assert capture_lines.of_this_run(found, began_ms=NOW_MS + 1, is_over=False) == found
+
+
+def test_a_capture_that_does_not_want_to_write_stays_as_it_is_on_a_full_disk() -> None:
+    for state in ("ended", "failed", "paused"):
+        told = records(replace(STREAMING, state=state))
+        found = capture_lines.facts_of("shop", told, now_ms=NOW_MS, health=FULL)
+        assert found["state"] in (state, "not running")
+
+
+def test_a_capture_is_refused_only_by_read_only_partitions_of_its_own() -> None:
+    told = records(STREAMING)
+    other = BrokerHealth(read_only=(("clicks", 0),))
+    assert capture_lines.facts_of("shop", told, now_ms=NOW_MS, health=other)["error"] == ""
+    own = BrokerHealth(read_only=(("_captures.shop", 0),))
+    found = capture_lines.facts_of("shop", told, now_ms=NOW_MS, health=own)
+    assert "as _captures.shop-0 is read-only" in found["error"]
 
 
 def test_a_load_has_a_bar_until_it_is_done() -> None:

@@ -1,5 +1,7 @@
 """The Python of Spark's workers: this one, with the one worker silenced that talks too much."""
 
+import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -35,6 +37,51 @@ def test_the_worker_that_tells_its_steps_is_heard_only_when_it_fails(
     assert (quiet.returncode, quiet.stdout, quiet.stderr) == (0, "", "an error\n")
     heard = run(python, "-m", "pyspark.daemon", "a b", at=tmp_path)
     assert (heard.stdout, heard.stderr) == (f"a step\n{sys.executable}\n", "an error\n")
+
+
+# Like a worker: imports for a while, then connects, and writes what Spark waits for behind it.
+LATE = """
+import os, time
+time.sleep({seconds})
+from pyspark.util import local_connect_and_auth
+port, secret = os.environ["PYTHON_WORKER_FACTORY_PORT"], os.environ["PYTHON_WORKER_FACTORY_SECRET"]
+file, _ = local_connect_and_auth(int(port), secret)
+file.write(b"pid"); file.flush()
+"""
+
+
+def test_a_worker_is_connected_and_known_before_its_imports_are_done(
+    cache: dict[str, str], tmp_path: Path
+) -> None:
+    """Spark waits ten seconds for each, and no setting changes that."""
+    package = tmp_path / "pyspark"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    # By pyspark's name and with pyspark's own protocol, quick to import.
+    (package / "util.py").write_text(
+        "def local_connect_and_auth(port, secret): raise RuntimeError('it connects too late')"
+    )
+    (package / "late_worker.py").write_text(LATE.format(seconds=1.5))
+    with socket.create_server(("127.0.0.1", 0)) as spark:
+        spark.settimeout(20)
+        variables = {
+            **os.environ,
+            "PYTHON_WORKER_FACTORY_PORT": str(spark.getsockname()[1]),
+            "PYTHON_WORKER_FACTORY_SECRET": "sesame",
+        }
+        command = [quiet_python(cache), "-m", "pyspark.late_worker"]
+        with subprocess.Popen(command, cwd=tmp_path, env=variables) as worker:
+            connection, _ = spark.accept()
+            with connection:
+                connection.settimeout(20)
+                assert connection.recv(100) == (6).to_bytes(4, "big") + b"sesame"
+                connection.sendall((2).to_bytes(4, "big") + b"ok")
+                connection.setblocking(False)
+                with pytest.raises(BlockingIOError):  # it still imports
+                    connection.recv(100)
+                connection.settimeout(20)
+                assert connection.recv(100) == b"pid"
+            assert worker.wait(20) == 0
 
 
 def test_the_script_is_written_once(cache: dict[str, str]) -> None:

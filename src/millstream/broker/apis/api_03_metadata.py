@@ -1,6 +1,8 @@
 # Metadata, versions 0-13.
 #   Does:     this node as the only broker, leader and controller; topics by name or id; creates
-#             unknown topics where the client and the settings allow it (auto_creation.py).
+#             unknown topics where the client and the settings allow it (auto_creation.py). A
+#             partition whose log is read-only after a failed write has nobody in sync; it, and one
+#             with damaged records, has an offline replica.
 
 import asyncio
 from collections.abc import Sequence
@@ -103,7 +105,8 @@ def _describe(topic: Topic, call: Call) -> MetadataResponseTopic:
                 leader_id=node_id,
                 leader_epoch=partition.log.leader_epoch,
                 replica_nodes=[node_id],
-                isr_nodes=[node_id],
+                isr_nodes=partition.in_sync(node_id),
+                offline_replicas=partition.offline(node_id),
             )
             for number, partition in enumerate(topic.partitions)
         ],

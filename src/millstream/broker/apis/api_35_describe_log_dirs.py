@@ -1,5 +1,6 @@
 # DescribeLogDirs, versions 1-5.
-#   Does:     the one data directory, its partitions and sizes, and the disk it is on.
+#   Does:     the one data directory, its partitions and sizes, and the disk it is on: 0 bytes are
+#             usable while writes find no space, whatever the file system says (a quota).
 
 import os
 
@@ -17,7 +18,8 @@ from millstream.broker.wire.messages.describe_log_dirs import (
 
 @handles(ApiKey.DESCRIBE_LOG_DIRS, versions=range(1, 6))
 def describe_log_dirs(request: DescribeLogDirsRequest, call: Call) -> DescribeLogDirsResponse:
-    path = call.node.directory.path
+    directory = call.node.directory
+    path = directory.path
     wanted = None if request.topics is None else {t.topic: t.partitions for t in request.topics}
     disk = os.statvfs(path)
     return DescribeLogDirsResponse(
@@ -30,7 +32,7 @@ def describe_log_dirs(request: DescribeLogDirsRequest, call: Call) -> DescribeLo
                     if wanted is None or topic.name in wanted
                 ],
                 total_bytes=disk.f_blocks * disk.f_frsize,
-                usable_bytes=disk.f_bavail * disk.f_frsize,
+                usable_bytes=0 if directory.space.is_full else disk.f_bavail * disk.f_frsize,
             )
         ]
     )

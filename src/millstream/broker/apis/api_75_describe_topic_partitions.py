@@ -62,7 +62,8 @@ def _describe(
                 leader_id=node_id,
                 leader_epoch=topic.partitions[number].log.leader_epoch,
                 replica_nodes=[node_id],
-                isr_nodes=[node_id],
+                isr_nodes=topic.partitions[number].in_sync(node_id),
+                offline_replicas=topic.partitions[number].offline(node_id),
                 eligible_leader_replicas=[],
                 last_known_elr=[],
             )

@@ -57,7 +57,11 @@ groups:
         for: 1m
       - alert: PartitionReadOnly          # a write or sync failed: look at the disk, restart
         expr: millstream_read_only_partitions > 0
-      - alert: DiskFillsUp                # full: producers are refused
+      - alert: PartitionDamaged           # restore its files from a copy
+        expr: millstream_damaged_partitions > 0
+      - alert: DiskFull                   # producers wait until there is room
+        expr: millstream_disk_full > 0
+      - alert: DiskFillsUp
         expr: predict_linear(millstream_disk_free_bytes[1h], 4 * 3600) < 0
         for: 15m
       - alert: SlowSyncs                  # producers with acks=all wait for them

@@ -17,6 +17,7 @@ from millstream.commands.console.recent import Recent
 from millstream.commands.console.record_reader import Tail, newest_records, records_from
 from millstream.commands.console.record_writer import RecordWriter
 from millstream.queues.access import access_from
+from millstream.queues.broker_health import broker_health
 from millstream.web.console.facts import (
     ConfigSeen,
     Look,
@@ -35,6 +36,10 @@ class ShownTopics:
         self._cluster, self._recent = cluster, recent
         self._lock = threading.Lock()
         self._writer: RecordWriter | None = None
+
+    def troubles(self) -> Sequence[str]:
+        access = access_from(client_config(self._cluster().brokers))
+        return self._recent.answer("troubles", lambda: broker_health(access).troubles())
 
     def partitions(self) -> Mapping[str, int]:
         return self._recent.answer("partitions", lambda: self._cluster().partition_counts())

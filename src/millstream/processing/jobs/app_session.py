@@ -15,6 +15,7 @@ from pyspark import SparkContext
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
+from millstream.processing.log_files import LogFiles
 from millstream.processing.scratch import is_fit, make_scratch
 from millstream.processing.session import is_local, open_session
 
@@ -52,6 +53,7 @@ class AppSession:
         quick_start: bool,
         log_level: str,
         scratch: Path,
+        logs: LogFiles | None = None,
     ) -> None:
         """`scratch`: where it makes the directory for what Spark puts aside."""
         # It would write what a function raised to stderr, as JSON: the job says it itself.
@@ -70,6 +72,7 @@ class AppSession:
                 quick_start=quick_start,
                 log_level=log_level,
                 scratch=None if made is None else made.path,
+                logs=logs,
             )
             self._ending = ending.pop_all()
 

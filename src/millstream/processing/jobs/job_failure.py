@@ -40,6 +40,15 @@ PASSING = (
     "java.net.SocketException",
     "SparkOutOfMemoryError",
 )
+# A view's file, the checkpoint or Spark's own files found no room: Python, the JVM, SQLite, and
+# PostgreSQL say it so.
+NO_SPACE = (
+    "No space left on device",
+    "no space left on the disk",
+    "Disk quota exceeded",
+    "database or disk is full",
+    "could not extend file",
+)
 # Python's own, of an application whose database or service is away.
 PASSING_TYPES = (
     "BrokenPipeError",
@@ -70,7 +79,8 @@ MESSAGE_LENGTH_MAX = 1_000
 class Failure:
     """`place` is the line of the application's code, where there is one: "shop.py:12".
 
-    `record` is the one that it failed on, if that was found.
+    `record` is the one that it failed on, if that was found. `waits_for_space`: a disk is full, so
+    that it passes once somebody has made room, be it tomorrow.
     """
 
     reason: str
@@ -78,6 +88,7 @@ class Failure:
     place: str | None = None
     of_application: bool = False
     record: str | None = None
+    waits_for_space: bool = False
 
     def __str__(self) -> str:
         at = f" (at {self.place})" if self.place else ""
@@ -94,9 +105,20 @@ def failure_from(error: BaseException) -> Failure:
 
 def failure_in(text: str, *, is_passing_type: bool = False) -> Failure:
     """Why a query failed, by what Spark says of it."""
+    if (words := next((one for one in NO_SPACE if one in text), None)) is not None:
+        return _full_disk(text, words)
     if TRACEBACK in text:
         return _raised(text.rpartition(TRACEBACK)[2])
     return _of_spark(text, is_passing_type=is_passing_type)
+
+
+def _full_disk(text: str, words: str) -> Failure:
+    line = next(line for line in reversed(text.splitlines()) if words in line)
+    reason = (
+        f"a disk is full, of the view, the checkpoint or Spark's own files ({_short(line)}). Free "
+        "some space: the job continues by itself"
+    )
+    return Failure(reason=reason, is_passing=True, waits_for_space=True)
 
 
 def _of_spark(text: str, *, is_passing_type: bool = False) -> Failure:

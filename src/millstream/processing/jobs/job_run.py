@@ -43,6 +43,9 @@ if TYPE_CHECKING:
 
 WATCH_SECONDS = 0.2
 COUNT_SECONDS = 10.0
+# What a job waits for while it is starting.
+JOBS_BEFORE = "after the jobs before it"
+PLANNING = "its plan and its state are made ready"
 
 
 class EndedByAnother(Rejected):
@@ -74,7 +77,7 @@ class JobRun:
         verify: Callable[[PreparedJob, Positions], None] | None = None,
     ) -> None:
         self.job = job
-        self.progress = JobProgress(job=job.name)
+        self.progress = JobProgress(job=job.name, stage=JOBS_BEFORE)
         self.failure: Failure | None = None
         self._inputs, self._around = inputs, around
         self._once, self._rebuild, self._verify = once, rebuild, verify
@@ -87,6 +90,7 @@ class JobRun:
         self._failures = 0
         self._prepared: PreparedJob | None = None
         self._count_due = 0.0
+        self._busy: tuple[str | None, float] | None = None
         self._counted_batch: int | None = None
         self._read_to: Reached = {}
         topics = [declared.name for declared in inputs.values()]
@@ -115,7 +119,7 @@ class JobRun:
         directory meanwhile."""
         self.failure, self._failures = None, 0
         self._restart_asked.clear()
-        self._set(error=None)
+        self._set(error=None, stage=PLANNING)
         directory = JobDirectory(self._around.directory / self.job.name, job=self.job.name)
         try:
             with directory.held():
@@ -134,9 +138,12 @@ class JobRun:
             except Exception as error:  # Spark's types vary: what they say decides
                 if self._stopping.is_set():
                     break
+                if self._around.note_failure is not None:
+                    self._around.note_failure(self.job.name, error)
                 if not self._wait_after(self._failure_of(error)):
                     return
-        self._set(state="stopped" if self._stopping.is_set() else "done")
+        state = "stopped" if self._stopping.is_set() else "done"
+        self._set(state=state, stage="", busy_ms=0)
 
     def _failure_of(self, error: Exception) -> Failure:
         failure = failure_from(error)
@@ -147,12 +154,15 @@ class JobRun:
     def _wait_after(self, failure: Failure) -> bool:
         """Wait for the next attempt; False: there is none."""
         self._failures += 1
-        delay_ms = self._policy.delay_ms(self._failures) if failure.is_passing else None
+        delay_ms = None
+        if failure.is_passing:
+            for_ever = failure.waits_for_space
+            delay_ms = self._policy.delay_ms(self._failures, for_ever=for_ever)
         if delay_ms is None:
             self._fail(failure)
             return False
         restarts = self.progress.restarts + 1
-        self._set(state="waiting", error=str(failure), restarts=restarts)
+        self._set(state="waiting", error=str(failure), restarts=restarts, stage="", busy_ms=0)
         until = time.monotonic() + delay_ms / SECOND_MS
         while (left_s := until - time.monotonic()) > 0 and not self._takes_restart():
             if self._stopping.wait(min(left_s, WATCH_SECONDS)):
@@ -168,13 +178,13 @@ class JobRun:
 
     def _fail(self, failure: Failure) -> None:
         self.failure = failure
-        self._set(state="failed", error=str(failure))
+        self._set(state="failed", error=str(failure), stage="", busy_ms=0)
 
     def _run_query(self) -> bool:
         """False if it ended, and has not caught up, or is to begin again: then it runs again."""
         self._prepared = None
         self._read_to = {}
-        self._set(lag={}, lag_ms={})
+        self._set(state="starting", stage=PLANNING, lag={}, lag_ms={})
         prepared = self._prepare()
         prepared.require_startable()
         make_whole(self.job.name, prepared.checkpoint)
@@ -223,11 +233,12 @@ class JobRun:
 
     def _watch(self, query: StreamingQuery, *, on_caught_up: Callable[..., bool]) -> bool:
         """Until the query ends or is to stop; raises what it failed with. Whether all is done."""
-        self._set(state="running")
+        self._set(state="running", stage="")
         has_caught_up = False
         while not self._stopping.wait(WATCH_SECONDS):
             is_active = bool(query.isActive)
             self._note(query)
+            self._note_busy(query if is_active else None)
             if not is_active:
                 self._require_done(query)
             self._count(at_once=not is_active)
@@ -261,6 +272,17 @@ class JobRun:
                 self._read_to = reached_in(facts)
         if self.progress.batch is not None:
             self._failures = 0
+
+    def _note_busy(self, query: StreamingQuery | None) -> None:
+        """For how long the present batch has taken, in whole seconds."""
+        reported, now = self.progress.reported, time.monotonic()
+        if query is None or not query.status["isTriggerActive"]:
+            self._busy = None
+        elif self._busy is None or self._busy[0] != reported:
+            self._busy = (reported, now)
+        seconds = 0 if self._busy is None else int(now - self._busy[1])
+        if self.progress.busy_ms != seconds * SECOND_MS:
+            self._set(busy_ms=seconds * SECOND_MS)
 
     def _count(self, *, at_once: bool) -> None:
         """Ask what was set aside, now and then, after a batch: then the broker is there."""

@@ -6,6 +6,7 @@ way, `restart` is a file by which another process asks the run to begin the job 
 docs/formats/job_directory.md.
 """
 
+import contextlib
 import json
 import logging
 import os
@@ -33,10 +34,11 @@ KNOWN = frozenset(field.name for field in fields(JobProgress))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobStatus:
-    """`at_ms`: when `process` on `host` wrote it."""
+    """`at_ms`: when `process` on `host` wrote it; `since_ms`: when its state began."""
 
     progress: JobProgress
     at_ms: int
+    since_ms: int = 0
     host: str = ""
     process: int = 0
 
@@ -55,6 +57,7 @@ class JobStatus:
         found = {
             "format": FORMAT,
             "at_ms": self.at_ms,
+            "since_ms": self.since_ms,
             "host": self.host,
             "process": self.process,
             "progress": self.progress.to_json(),
@@ -71,6 +74,7 @@ def status_from_json(text: bytes) -> JobStatus | None:
         return JobStatus(
             progress=_progress_from(found["progress"]),
             at_ms=int(found["at_ms"]),
+            since_ms=int(found.get("since_ms", found["at_ms"])),  # older versions do not tell
             host=str(found["host"]),
             process=int(found["process"]),
         )
@@ -110,23 +114,43 @@ class StatusFiles:
     def __init__(self, jobs: Path, now_ms: Clock) -> None:
         self._jobs, self._now_ms = jobs, now_ms
         self._due_ms: dict[str, int] = {}
-        self._states: dict[str, str] = {}
+        self._states: dict[str, tuple[str, int]] = {}  # and since when
         self._has_failed = False
+
+    def announce(self, progress: Iterable[JobProgress]) -> None:
+        """The same for jobs that are about to be run: also before their directories are made, but
+        not over what another process tells of a job that it runs."""
+        for one in progress:
+            if not self._is_of_another(one.job):
+                with contextlib.suppress(OSError):
+                    (self._jobs / one.job).mkdir(parents=True, exist_ok=True)
+                self.look([one])
+
+    def _is_of_another(self, job: str) -> bool:
+        found = read_status(self._jobs, job)
+        if found is None or found.process == os.getpid() or found.progress.state in ENDED:
+            return False
+        return not found.is_stale(now_ms=self._now_ms())
 
     def look(self, progress: Iterable[JobProgress]) -> None:
         """A job's file is written when it is due, and at once when its state is another."""
         now_ms = self._now_ms()
         for one in progress:
             is_due = not 0 <= self._due_ms.get(one.job, 0) - now_ms <= WRITE_EVERY_MS
-            if is_due or self._states.get(one.job) != one.state:
+            state, since_ms = self._states.get(one.job, ("", now_ms))
+            if is_due or state != one.state:
                 self._due_ms[one.job] = now_ms + WRITE_EVERY_MS
-                self._states[one.job] = one.state
+                self._states[one.job] = (one.state, since_ms if state == one.state else now_ms)
                 self._write(one, now_ms)
 
     def _write(self, progress: JobProgress, now_ms: int) -> None:
         folder = self._jobs / progress.job
         status = JobStatus(
-            progress=progress, at_ms=now_ms, host=socket.gethostname(), process=os.getpid()
+            progress=progress,
+            at_ms=now_ms,
+            since_ms=self._states[progress.job][1],
+            host=socket.gethostname(),
+            process=os.getpid(),
         )
         try:
             if folder.is_dir():  # the run makes it when it takes the job

@@ -77,6 +77,7 @@ class Surroundings:
 
     `open_view` opens the store of a view's generation for writing, `open_rows` for reading;
     `is_served`: whether readers see that one. `is_input`: whether a job has this view as an input.
+    `note_failure` keeps the whole of what a job failed with.
     """
 
     app: str
@@ -89,6 +90,7 @@ class Surroundings:
     is_input: Callable[[Job], bool] = lambda _job: False
     client: Mapping[str, str] = field(default_factory=dict)
     topics: Mapping[str, Declared] = field(default_factory=dict)
+    note_failure: Callable[[str, BaseException], None] | None = None
 
     def full_name(self, job: Job) -> str:
         """What a job is called where several apps may meet: at the broker, and in stores."""

@@ -23,6 +23,8 @@ class JobProgress:
     the last batch left of what was there when it was planned. None: not known yet.
 
     `is_building`: readers see the generation before until this one has caught up.
+    `stage` says what it waits for while it is starting. `busy_ms`: for how long the present batch
+    has taken, 0 for less than a second and between batches.
     "waiting" is for a restart after a failure, "done" for a run over what was there.
     `batch` is the last one that was completed, `reported` when Spark last told. `late` and
     `dead` are events of all runs.
@@ -47,6 +49,8 @@ class JobProgress:
     dead: int | None = None
     restarts: int = 0
     error: str | None = None
+    stage: str = ""
+    busy_ms: int = 0
 
     @property
     def lag_total(self) -> int | None:

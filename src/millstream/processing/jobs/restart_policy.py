@@ -17,8 +17,10 @@ class RestartPolicy:
     delay_ms_max: int = 30 * SECOND_MS
     failures_max: int = 12
 
-    def delay_ms(self, failures: int) -> int | None:
+    def delay_ms(self, failures: int, *, for_ever: bool = False) -> int | None:
         """How long to wait after so many failures in a row; None: it is given up."""
+        if for_ever:
+            failures = min(failures, self.failures_max)
         if failures > self.failures_max:
             return None
         return min(self.delay_ms_max, self.first_delay_ms << (failures - 1))

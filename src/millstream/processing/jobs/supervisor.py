@@ -16,8 +16,10 @@ from millstream.processing.jobs.job_run import JobRun
 from millstream.processing.jobs.progress import JobProgress
 
 LOOK_SECONDS = 0.2
-# One by one, how long the next job waits for one that has nothing to do, or takes long.
-START_SECONDS_MAX = 6.0
+# One by one, how long the next job waits for one that takes long, and for one that runs and has
+# nothing to do.
+START_SECONDS_MAX = 60.0
+IDLE_SECONDS_MAX = 6.0
 
 
 Look = Callable[[list[JobProgress]], None]
@@ -103,8 +105,16 @@ class Supervisor:
                 self._await_up(run, look)
 
     def _await_up(self, run: JobRun, look: Look | None) -> None:
-        deadline = time.monotonic() + START_SECONDS_MAX
-        self._await(lambda: not is_up(run) and time.monotonic() < deadline, look)
+        deadline, idle_since = time.monotonic() + START_SECONDS_MAX, time.monotonic()
+
+        def is_coming() -> bool:
+            nonlocal idle_since
+            now, progress = time.monotonic(), run.progress
+            if progress.state == "starting" or progress.busy_ms:
+                idle_since = now
+            return not is_up(run) and now < deadline and now - idle_since < IDLE_SECONDS_MAX
+
+        self._await(is_coming, look)
 
     def _await(self, condition: Callable[[], bool], look: Look | None) -> None:
         """While the condition holds, or until it is to stop."""

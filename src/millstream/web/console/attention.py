@@ -3,7 +3,7 @@
 A line says what is wrong, in a sentence that its owner has written, and leads to its page.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -12,6 +12,7 @@ from millstream.web.console.watch import ViewFigures
 
 Level = Literal["bad", "warn"]
 NOTICES_MAX = 12
+BROKER = Node("broker", "broker")
 SENTENCE_CHARACTERS_MAX = 400
 
 
@@ -23,14 +24,24 @@ class Notice:
 
 
 def notices_of(
-    captures: Iterable[CaptureSeen], jobs: Iterable[JobSeen], views: Mapping[str, ViewFigures]
+    captures: Iterable[CaptureSeen],
+    jobs: Iterable[JobSeen],
+    views: Mapping[str, ViewFigures],
+    *,
+    broker: Sequence[str] = (),
 ) -> list[Notice]:
-    """The bad ones first."""
-    found = [*_of_captures(captures), *_of_jobs(jobs), *_of_views(views)]
+    """The bad ones first, and of these the broker's: the others may follow from them."""
+    found = [
+        *(_notice("bad", BROKER, text) for text in broker),
+        *_of_captures(captures, must_wait=bool(broker)),
+        *_of_jobs(jobs),
+        *_of_views(views),
+    ]
     return sorted(found, key=lambda one: one.level != "bad")[:NOTICES_MAX]
 
 
-def _of_captures(captures: Iterable[CaptureSeen]) -> Iterator[Notice]:
+def _of_captures(captures: Iterable[CaptureSeen], *, must_wait: bool) -> Iterator[Notice]:
+    """`must_wait`: the broker takes no records, so that captures cannot write their states."""
     for one in captures:
         node = Node("capture", one.name)
         if one.status is None:
@@ -39,7 +50,9 @@ def _of_captures(captures: Iterable[CaptureSeen]) -> Iterator[Notice]:
             level: Level = "bad" if one.status.state == "failed" else "warn"
             yield _notice(level, node, one.status.error or f"it is {one.status.state}")
         elif one.is_stale and one.status.state != "ended":
-            yield _notice("bad", node, "it has told nothing for a while: does its process run?")
+            is_why = "the broker takes no records at present, so it cannot write"
+            asks = "it has told nothing for a while: does its process run?"
+            yield _notice("bad", node, is_why if must_wait else asks)
         if one.status is not None:
             yield from (_notice("warn", node, text) for text in one.status.warnings)
 

@@ -148,7 +148,7 @@ class GroupDetail:
 
 # --- what the application declared ---------------------------------------------------------------
 
-NodeKind = Literal["capture", "topic", "job", "view", "sink", "aggregate"]
+NodeKind = Literal["capture", "topic", "job", "view", "sink", "aggregate", "broker"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,7 +50,9 @@ def load(visit: Visit) -> dict[str, Any]:
         "picture": picture_of(flow),
         "box_width": BOX_WIDTH,
         "box_height": BOX_HEIGHT,
-        "notices": notices_of(captures, jobs, watch.views),
+        "notices": notices_of(
+            captures, jobs, watch.views, broker=_if_reached(visit.source.topics.troubles) or ()
+        ),
         "totals": _totals(visit, figures, jobs),
         "captures": captures,
         "jobs": jobs,

@@ -36,6 +36,9 @@ class RecordTail(Protocol):
 
 
 class Topics(Protocol):
+    def troubles(self) -> Sequence[str]:
+        """What the brokers cannot do at present, such as write to a full disk: a sentence each."""
+
     def partitions(self) -> Mapping[str, int]:
         """How many every topic has: one request, however many there are."""
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from millstream.processing.jobs.job_failure import failure_from, failure_in, place_of
+from millstream.processing.jobs.job_failure import TRACEBACK, failure_from, failure_in, place_of
 from millstream.processing.jobs.restart_policy import RestartPolicy
 from millstream.processing.kafka_clients import BrokerNotReached, TopicNotFound
 
@@ -92,6 +92,23 @@ def test_an_application_s_words_do_not_make_it_pass() -> None:
 
 def test_a_service_of_the_application_that_is_away_is_tried_again() -> None:
     assert failure_in(failed("ConnectionRefusedError: [Errno 111] refused")).is_passing
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        f"{TRACEBACK}\nsqlite3.OperationalError: database or disk is full",
+        "Job aborted.\nCaused by: java.io.IOException: No space left on device\n\tat a.b(C.java)",
+        f"{TRACEBACK}\npsycopg.errors.DiskFull: could not extend file base/5/16384: full",
+        "[STREAM_FAILED] OSError: [Errno 122] Disk quota exceeded: '/data/jobs/sales'",
+    ],
+)
+def test_a_full_disk_of_a_view_or_a_checkpoint_is_waited_for_for_ever(said: str) -> None:
+    failure = failure_in(said)
+    assert (failure.is_passing, failure.waits_for_space) == (True, True)
+    assert failure.reason.startswith("a disk is full, of the view, the checkpoint or Spark's own")
+    assert failure.reason.endswith("Free some space: the job continues by itself")
+    assert RestartPolicy().delay_ms(10_000, for_ever=True) == RestartPolicy().delay_ms_max
 
 
 def test_what_spark_refuses_is_told_without_its_wrapping() -> None:

@@ -69,8 +69,9 @@ def test_one_by_one_a_job_starts_when_the_one_before_has_done_a_batch() -> None:
 
 def test_a_job_that_has_nothing_to_do_does_not_hold_up_the_next() -> None:
     first, second = PretendedRun("first"), PretendedRun("second")
+    first.end("running")
     supervisor, thread = supervised(first, second, one_by_one=True)
-    eventually(second.is_started.is_set, what="the second job", within_s=60)
+    eventually(second.is_started.is_set, what="the second job", within_s=40)
     assert not first.progress.batch is not None
     supervisor.stop()
     thread.join(30)

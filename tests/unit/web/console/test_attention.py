@@ -48,3 +48,15 @@ def test_a_view_that_is_not_there_is_told_of() -> None:
     assert ("warn", "view sales") in told(
         MemoryDeclared(), sales=ViewFigures(problem="run its job once")
     )
+
+
+def test_what_the_broker_cannot_do_comes_first_and_explains_a_capture_that_is_silent() -> None:
+    declared = MemoryDeclared()
+    declared.is_stale = True
+    found = notices_of(
+        declared.captures(), declared.jobs(), {}, broker=["the broker's disk is full"]
+    )
+    assert (found[0].level, str(found[0].node)) == ("bad", "broker broker")
+    assert found[0].text == "the broker's disk is full"
+    [capture] = [one for one in found if one.node.kind == "capture"]
+    assert capture.text == "the broker takes no records at present, so it cannot write"

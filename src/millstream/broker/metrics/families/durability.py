@@ -41,8 +41,30 @@ def disk_free(node: Node) -> Readings:
 
 
 @gauge(
+    "millstream_disk_full",
+    "1 while the disk of the data directory has no room: less than 1 MiB is free, or writes are "
+    "refused for lack of space; producers wait.",
+)
+def disk_full(node: Node) -> float:
+    return float(node.directory.space.is_full)
+
+
+@counter("millstream_disk_full_refusals_total", "Writes that were refused for lack of space.")
+def disk_full_refusals(node: Node) -> float:
+    return node.directory.space.refusals
+
+
+@gauge(
     "millstream_read_only_partitions",
     "Logs that take no more records, as a write or sync failed; a restart checks them.",
 )
 def read_only_partitions(node: Node) -> float:
-    return sum(1 for log in node.directory.logs.values() if log.failure is not None)
+    return len(node.directory.read_only)
+
+
+@gauge(
+    "millstream_damaged_partitions",
+    "Logs in which bytes were found that changed after they were written; they are not served.",
+)
+def damaged_partitions(node: Node) -> float:
+    return len(node.directory.damaged)
