@@ -8,9 +8,14 @@ from millstream.base.errors import MillstreamError
 from millstream.values.unfit import Unfit
 from millstream.views.store import NotInThisStore
 from millstream.web.console.broker_pages import HIGH, WIDE
+from millstream.web.console.condition import Condition
 from millstream.web.console.figures import curve
-from millstream.web.console.overview import capture_figures, job_figures, view_figures
-from millstream.web.console.series import BATCHES_MS
+from millstream.web.console.overview import (
+    aside_topics,
+    capture_figures,
+    job_figures,
+    view_figures,
+)
 from millstream.web.console.visits import PAGE_LINES, Visit, require_found
 from millstream.web.ports import ServedView
 from millstream.web.questions import Asked, conditions_of, key_columns
@@ -28,7 +33,7 @@ def captures(visit: Visit) -> dict[str, Any]:
     found = visit.source.declared.captures()
     return {
         "captures": found,
-        "figures": {one.name: capture_figures(one, visit.watch) for one in found},
+        "figures": {one.name: capture_figures(one, visit) for one in found},
     }
 
 
@@ -42,9 +47,8 @@ def capture(visit: Visit) -> dict[str, Any]:
     changes = visit.watch.series("capture", name)
     return {
         "capture": found,
-        "figures": capture_figures(found, visit.watch),
+        "figures": capture_figures(found, visit),
         "changes": curve(changes.rates(), width=WIDE, height=HIGH),
-        "per_second": changes.rate(),
         "behind": curve(behind.gauge(), width=WIDE, height=HIGH),
         "retained": curve(retained.gauge(), width=WIDE, height=HIGH),
     }
@@ -52,7 +56,11 @@ def capture(visit: Visit) -> dict[str, Any]:
 
 def jobs(visit: Visit) -> dict[str, Any]:
     found = visit.source.declared.jobs()
-    return {"jobs": found, "figures": {one.node: job_figures(one, visit.watch) for one in found}}
+    return {
+        "jobs": found,
+        "figures": {one.node: job_figures(one, visit) for one in found},
+        "aside": aside_topics(found, visit),
+    }
 
 
 def job(visit: Visit) -> dict[str, Any]:
@@ -63,9 +71,9 @@ def job(visit: Visit) -> dict[str, Any]:
     return {
         "job": found,
         "restarted": visit.number("restarted") is not None,
-        "figures": job_figures(found, visit.watch),
+        "figures": job_figures(found, visit),
+        "aside": aside_topics([found], visit)[name],
         "rows": curve(rows.rates(), width=WIDE, height=HIGH),
-        "per_second": rows.rate(BATCHES_MS),
         "lag": curve(lag.gauge(), width=WIDE, height=HIGH),
         "state": curve(state.gauge(), width=WIDE, height=HIGH),
     }
@@ -75,12 +83,12 @@ def job(visit: Visit) -> dict[str, Any]:
 
 
 def views(visit: Visit) -> dict[str, Any]:
-    names = sorted(visit.serving.application.views())
+    names, of_jobs = sorted(visit.serving.application.views()), _job_conditions(visit)
     return {
         "names": names,
         "places": {name: visit.source.declared.view_place(name) for name in names},
         "seen": visit.watch.views,
-        "figures": {name: view_figures(name, visit.watch) for name in names},
+        "figures": {name: view_figures(name, of_jobs.get(name), visit.watch) for name in names},
     }
 
 
@@ -96,13 +104,19 @@ def view(visit: Visit) -> dict[str, Any]:
         "operators": OPERATORS,
         "asked": {part: visit.text(part) for part in ("column", "operator", "value")},
         "seen": visit.watch.views.get(name),
-        "figures": view_figures(name, visit.watch),
+        "figures": view_figures(name, _job_conditions(visit).get(name), visit.watch),
         "generations": visit.serving.application.generations(name),
         "lag_curve": curve(visit.watch.series("view lag", name).gauge(), width=WIDE, height=HIGH),
         "rows_curve": curve(visit.watch.series("view", name).gauge(), width=WIDE, height=HIGH),
         "has_feed": has_feed(found),
         **_rows(visit, found, name),
     }
+
+
+def _job_conditions(visit: Visit) -> dict[str, Condition | None]:
+    """A view is as the job of its name is."""
+    found = visit.source.declared.jobs()
+    return {one.name: job_figures(one, visit).condition for one in found if one.keeps_view}
 
 
 def has_feed(found: ServedView) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from millstream.web.console.condition import WORDS, Condition
 from millstream.web.console.facts import CaptureSeen, JobSeen, Node
 from millstream.web.console.watch import ViewFigures
 
@@ -20,43 +21,62 @@ class Notice:
     level: Level
     node: Node
     text: str
+    condition: Condition | None = None
 
 
 def notices_of(
-    captures: Iterable[CaptureSeen], jobs: Iterable[JobSeen], views: Mapping[str, ViewFigures]
+    captures: Iterable[CaptureSeen],
+    jobs: Iterable[JobSeen],
+    views: Mapping[str, ViewFigures],
+    conditions: Mapping[Node, Condition],
 ) -> list[Notice]:
-    """The bad ones first."""
-    found = [*_of_captures(captures), *_of_jobs(jobs), *_of_views(views)]
-    return sorted(found, key=lambda one: one.level != "bad")[:NOTICES_MAX]
+    """The worst first."""
+    found = [*_of_captures(captures, conditions), *_of_jobs(jobs, conditions), *_of_views(views)]
+    return sorted(found, key=_rank)[:NOTICES_MAX]
 
 
-def _of_captures(captures: Iterable[CaptureSeen]) -> Iterator[Notice]:
+def _rank(notice: Notice) -> tuple[bool, int]:
+    word = notice.condition.word if notice.condition else "behind"
+    return notice.level != "bad", WORDS.index(word)
+
+
+def _of_captures(
+    captures: Iterable[CaptureSeen], conditions: Mapping[Node, Condition]
+) -> Iterator[Notice]:
     for one in captures:
         node = Node("capture", one.name)
-        if one.status is None:
-            yield _notice("warn", node, "nobody has run it yet: `millstream run` does")
-        elif one.status.state in ("failed", "waiting"):
-            level: Level = "bad" if one.status.state == "failed" else "warn"
-            yield _notice(level, node, one.status.error or f"it is {one.status.state}")
-        elif one.is_stale and one.status.state != "ended":
-            yield _notice("bad", node, "it has told nothing for a while: does its process run?")
+        found = conditions[node]
+        error = one.status.error if one.status else ""
+        if not (found.word == "stopped" and one.status and one.status.state == "paused"):
+            yield from _of_condition(node, found, error)
         if one.status is not None:
             yield from (_notice("warn", node, text) for text in one.status.warnings)
 
 
-def _of_jobs(jobs: Iterable[JobSeen]) -> Iterator[Notice]:
+def _of_jobs(jobs: Iterable[JobSeen], conditions: Mapping[Node, Condition]) -> Iterator[Notice]:
     for one in jobs:
-        node = Node("job", one.name)
-        if one.status is None:
-            yield _notice("warn", node, "nobody has run it yet: `millstream run` does")
-            continue
-        progress = one.status.progress
-        if progress.state == "failed":
-            yield _notice("bad", node, progress.error or "it has failed")
-        elif one.is_stale:
-            yield _notice("bad", node, "it has told nothing for a while: does its process run?")
-        elif progress.state == "waiting":
-            yield _notice("warn", node, f"tries again after: {progress.error or 'a failure'}")
+        error = one.status.progress.error if one.status else None
+        yield from _of_condition(one.node, conditions[one.node], error or "")
+
+
+def _of_condition(node: Node, found: Condition, error: str) -> Iterator[Notice]:
+    """Nothing of who is well; else in words, and for a failure in its own."""
+    match found.word:
+        case "failed":
+            yield _notice("bad", node, _sentences(found.note, error or "it has failed"), found)
+        case "stopped" if found.aside:
+            text = "it has told nothing for a while: does its process run?"
+            yield _notice("bad", node, _sentences(found.note, text), found)
+        case "stopped":
+            yield _notice("warn", node, found.note or "`millstream run` starts it", found)
+        case "behind":
+            yield _notice("warn", node, found.note, found)
+        case "not run":
+            yield _notice("warn", node, "nobody has run it yet: `millstream run` does", found)
+
+
+def _sentences(*texts: str) -> str:
+    return ". ".join(text for text in texts if text)
 
 
 def _of_views(views: Mapping[str, ViewFigures]) -> Iterator[Notice]:
@@ -65,5 +85,5 @@ def _of_views(views: Mapping[str, ViewFigures]) -> Iterator[Notice]:
             yield _notice("warn", Node("view", name), one.problem)
 
 
-def _notice(level: Level, node: Node, text: str) -> Notice:
-    return Notice(level=level, node=node, text=text[:SENTENCE_CHARACTERS_MAX])
+def _notice(level: Level, node: Node, text: str, found: Condition | None = None) -> Notice:
+    return Notice(level=level, node=node, text=text[:SENTENCE_CHARACTERS_MAX], condition=found)

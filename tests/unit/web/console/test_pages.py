@@ -9,7 +9,10 @@ from html.parser import HTMLParser
 import pytest
 
 from millstream.base.errors import Retryable
+from millstream.processing.jobs.lag import Lag
+from millstream.processing.jobs.progress import JobProgress
 from millstream.web.console.facts import RecordSeen
+from millstream.web.console.figures import day_clock
 from millstream.web.console.routes import PAGES
 from millstream.web.limits import TAILS_MAX
 from tests.support.console_source import HOSTILE, NOW_MS, MemorySource, MemoryTail, record
@@ -258,6 +261,101 @@ def test_a_record_that_is_gone_is_not_another_one(console: WebClient, filled: Me
     assert console.get("/console/topics/clicks/8/0").status_code == 404
 
 
+# --- how things are: one word, the same on all pages
+
+
+def said(text: str) -> dict[str, set[str]]:
+    """Of what a page says how it is, and the words that it says, be they text or picture."""
+    found: dict[str, set[str]] = {}
+    badges = r'class="condition ([a-z-]+)" data-of="([^"]+)"><svg.*?</svg>([a-z ]+)</span>'
+    for mark, of, word in re.findall(badges, text, re.DOTALL):
+        assert mark == word.replace(" ", "-")
+        found.setdefault(of, set()).add(word)
+    boxes = r'class="box [a-z]+ ([a-z-]+)" data-of="([^"]+)" data-word="([a-z ]+)"'
+    for mark, of, word in re.findall(boxes, text):
+        assert mark == word.replace(" ", "-")
+        found.setdefault(of, set()).add(word)
+    return found
+
+
+RUNS_WELL = JobProgress(
+    job="sales", state="running", reported="2026", batch=4, lag={"clicks": 0}, lag_ms={"clicks": 0}
+)
+LAGS = replace(RUNS_WELL, lag={"clicks": 56_800}, lag_ms={"clicks": 240_000})
+
+
+@pytest.mark.parametrize(
+    ("progress", "is_stale", "word"),
+    [
+        (RUNS_WELL, False, "good"),
+        (LAGS, False, "behind"),
+        (LAGS, True, "stopped"),
+        (replace(RUNS_WELL, state="stopped"), False, "stopped"),
+        (replace(RUNS_WELL, state="failed", error="no column"), False, "failed"),
+        (replace(RUNS_WELL, state="failed", error="no column"), True, "failed"),
+        (replace(RUNS_WELL, state="waiting", error="no broker"), False, "failed"),
+        (JobProgress(job="sales"), False, "starting"),
+        (replace(RUNS_WELL, lag={}, lag_ms={}), False, "running"),
+        (replace(RUNS_WELL, state="done"), False, "done"),
+    ],
+)
+def test_a_job_and_its_view_are_in_one_word_on_all_pages(
+    console: WebClient, source: MemorySource, progress: JobProgress, is_stale: bool, word: str
+) -> None:
+    source.declared.progress, source.declared.is_stale = progress, is_stale
+    seen = [said(console.get(f"/console/{path}").text) for path in PATHS]
+    words = {
+        of: {word for page in seen for word in page.get(of, ())} for page in seen for of in page
+    }
+    assert words["job sales"] == {word}
+    assert words["view sales"] == {word}
+    assert {of for of, found in words.items() if len(found) > 1} == set()
+    assert sum("job sales" in page for page in seen) >= 3
+    assert sum("view sales" in page for page in seen) >= 3
+
+
+def test_the_first_page_that_anybody_opens_has_figures(console: WebClient) -> None:
+    text = console.get("/console/").text
+    assert "100 written" in text
+    assert "10 rows" in text
+
+
+def test_a_stopped_job_is_measured_against_the_end_of_its_topics(
+    console: WebClient, source: MemorySource
+) -> None:
+    source.declared.progress = replace(RUNS_WELL, state="stopped")
+    source.declared.measured = Lag(records={"clicks": 12_000}, ms={"clicks": 3 * 3_600_000})
+    for path in ("", "jobs", "jobs/sales", "views", "views/sales"):
+        text = console.get(f"/console/{path}").text
+        assert "12,000 records" in text or "12k records behind" in text, path
+        assert f"current to {day_clock(NOW_MS - 3 * 3_600_000, NOW_MS)}" in text, path
+
+
+def test_a_watermark_that_leaves_room_for_corrections_is_shown_without_it(
+    console: WebClient, source: MemorySource
+) -> None:
+    source.declared.progress = replace(RUNS_WELL, watermark="2026-11-17T12:03:07.000Z")
+    assert "2026-11-17 12:03:07" in console.get("/console/jobs/sales").text
+    source.declared.corrects_ms = 86_390_000
+    for path in ("", "jobs", "jobs/sales"):
+        text = console.get(f"/console/{path}").text
+        assert ">2026-11-18 12:02:57</span>" in text, path
+        assert ">2026-11-17 12:03:07</span>" not in text, path
+    assert "corrects results back to 2026-11-17 12:03:07 UTC" in text
+
+
+def test_counts_of_what_was_set_aside_lead_to_it(console: WebClient, source: MemorySource) -> None:
+    assert "clicks.dead" not in console.get("/console/jobs/sales").text
+    source.topics.counts |= {"clicks.dead": 1, "clicks.late": 1}
+    for path in ("", "jobs", "jobs/sales"):
+        text = console.get(f"/console/{path}").text
+        assert '<a href="/console/topics/clicks.dead">' in text, path
+        assert '<a href="/console/topics/clicks.late">' in text, path
+    text = console.get("/console/topics/clicks").text
+    assert '<a href="/console/topics/clicks.dead">90</a>' in text
+    assert '<a href="/console/queues/restock#dead">3</a>' in console.get("/console/queues").text
+
+
 # --- views, jobs, captures
 
 
@@ -284,7 +382,7 @@ def test_a_job_that_nobody_runs_any_more_is_told(console: WebClient, source: Mem
     assert "told nothing for a while" not in console.get("/console/").text
     source.declared.is_stale = True
     assert "told nothing for a while" in console.get("/console/").text
-    assert "nobody runs it" in console.get("/console/jobs").text
+    assert said(console.get("/console/jobs").text)["job sales"] == {"stopped"}
 
 
 def test_a_capture_tells_how_far_its_load_is(console: WebClient) -> None:
