@@ -1,7 +1,8 @@
 """Captures, jobs, views and aggregates: what their pages ask of the application."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from millstream.base.errors import MillstreamError
@@ -16,17 +17,29 @@ from millstream.web.console.overview import (
     job_figures,
     view_figures,
 )
+from millstream.web.console.record_text import Shown, in_full
+from millstream.web.console.rendering import href, with_query
 from millstream.web.console.visits import PAGE_LINES, Visit, require_found
 from millstream.web.ports import ServedView
 from millstream.web.questions import Asked, conditions_of, key_columns
-from millstream.web.row_json import as_text, from_segment, to_plain
+from millstream.web.row_json import as_text, from_segment, to_json, to_plain
 from millstream.web.view_requests import ROWS_PARAMETERS, Freshness, Question
 
 OPERATORS = ("=", "!=", "<", "<=", ">", ">=", "starts with")
 # Types whose values stand right, as numbers do.
 NUMBERS = ("TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL")
 STREAMS_SHOWN = 100
+# Of a key in an address, as JSON.
+KEY_CHARACTERS_MAX = 1_500
 EVENTS_SHOWN = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowLine:
+    """A row in a table: `place` is where it is shown whole."""
+
+    cells: Mapping[str, str]
+    place: str
 
 
 def captures(visit: Visit) -> dict[str, Any]:
@@ -101,6 +114,7 @@ def view(visit: Visit) -> dict[str, Any]:
         "columns": list(found.schema),
         "numbers": {one.name for one in found.schema if str(one.type).startswith(NUMBERS)},
         "key": found.key,
+        "opens": next((one.name for one in found.schema if one.name in found.key), ""),
         "operators": OPERATORS,
         "asked": {part: visit.text(part) for part in ("column", "operator", "value")},
         "seen": visit.watch.views.get(name),
@@ -135,7 +149,13 @@ def _rows(visit: Visit, found: ServedView, name: str) -> dict[str, Any]:
         answer = _question(visit, found, name).answer()
     except MillstreamError as error:
         return {"rows": [], "next": None, "more": False, "refused": str(error)}
-    rows = [{column: shown_value(value) for column, value in row.items()} for row in answer["rows"]]
+    rows = [
+        RowLine(
+            cells={column: shown_value(value) for column, value in row.items()},
+            place=row_place(name, found.key, row),
+        )
+        for row in answer["rows"]
+    ]
     return {"rows": rows, "next": answer["next"], "more": answer["more"], "refused": ""}
 
 
@@ -151,6 +171,38 @@ def _question(visit: Visit, found: ServedView, name: str) -> Question:
         limit=PAGE_LINES,
         fresh=Freshness(receipts=[], timeout_s=0.0),
     )
+
+
+def row_place(view: str, key: Sequence[str], row: Mapping[str, Any]) -> str:
+    """Where a row is shown whole; empty for one whose key is too long for an address."""
+    text = to_json([row[name] for name in key]).decode()
+    if len(text) > KEY_CHARACTERS_MAX:
+        return ""
+    return f"{href('views', view)}/row{with_query({}, key=text)}"
+
+
+def row(visit: Visit) -> dict[str, Any]:
+    name = visit.path["view"]
+    found = visit.serving.view(name)
+    text = visit.query.get("key", "")
+    asked = Asked([("key", text)], known=ROWS_PARAMETERS)
+    question = Question(
+        view=found,
+        columns=key_columns(name, found.schema, found.key),
+        asked=asked,
+        limit=1,
+        fresh=Freshness(receipts=[], timeout_s=0.0),
+    )
+    there = require_found(question.answer()["rows"][0], f"row of {name} with the key", text)
+    return {
+        "name": name,
+        "heading": ", ".join(shown_value(there[column]) for column in found.key),
+        "values": [(one, _whole_value(there[one.name])) for one in found.schema],
+    }
+
+
+def _whole_value(value: Any) -> Shown:
+    return in_full(None if value is None else shown_value(value).encode())
 
 
 def condition_of(visit: Visit, found: ServedView) -> Mapping[str, Any]:

@@ -63,10 +63,10 @@ def _of_condition(node: Node, found: Condition, error: str) -> Iterator[Notice]:
     """Nothing of who is well; else in words, and for a failure in its own."""
     match found.word:
         case "failed":
-            yield _notice("bad", node, _sentences(found.note, error or "it has failed"), found)
+            yield _notice("bad", node, _with_note(error or "it has failed", found.note), found)
         case "stopped" if found.aside:
             text = "it has told nothing for a while: does its process run?"
-            yield _notice("bad", node, _sentences(found.note, text), found)
+            yield _notice("bad", node, _with_note(text, found.note), found)
         case "stopped":
             yield _notice("warn", node, found.note or "`millstream run` starts it", found)
         case "behind":
@@ -75,8 +75,11 @@ def _of_condition(node: Node, found: Condition, error: str) -> Iterator[Notice]:
             yield _notice("warn", node, "nobody has run it yet: `millstream run` does", found)
 
 
-def _sentences(*texts: str) -> str:
-    return ". ".join(text for text in texts if text)
+def _with_note(text: str, note: str) -> str:
+    """The text is cut if it is long; the note never."""
+    if not note:
+        return text
+    return f"{text[: SENTENCE_CHARACTERS_MAX - len(note) - 3]} ({note})"
 
 
 def _of_views(views: Mapping[str, ViewFigures]) -> Iterator[Notice]:

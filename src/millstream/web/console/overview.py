@@ -170,7 +170,11 @@ def view_figures(name: str, of_job: Condition | None, watch: Watch) -> Figures:
 def capture_figures(capture: CaptureSeen, visit: Visit) -> Figures:
     series = visit.watch.series("capture", capture.name)
     condition = capture_condition(capture, now_ms=visit.now_ms)
-    per_second = series.rate() if condition.is_up else None
+    per_second = series.rate()
+    if per_second is None and capture.status is not None:
+        per_second = capture.status.changes_per_s
+    if not condition.is_up:
+        per_second = None
     return Figures(
         figure=rate(per_second),
         note=condition.note,

@@ -30,6 +30,7 @@ FIGURES: Final = (
     "count",
     "counted",
     "curve",
+    "day_clock",
     "duration",
     "iso",
     "rate",

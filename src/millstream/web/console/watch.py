@@ -25,8 +25,9 @@ SAMPLE_SECONDS = 2.0
 # What takes more requests is asked every so many samples.
 SLOW_EVERY = 3
 IDLE_SECONDS_MAX = 3_600.0
-# The first page has figures, and is not long in coming: rates are of so short a time then.
-FIRST_RATE_SECONDS = 0.4
+# The first page has figures, and is not long in coming. Its rates are of so short a time, which is
+# longer than an answer of the broker is kept: of the same answer twice a rate would be 0.
+FIRST_RATE_SECONDS = 1.1
 FIRST_SECONDS_MAX = 3.0
 # Beside those that the application declares: the ones whose pages were opened last.
 OPENED_TOPICS_MAX = 20

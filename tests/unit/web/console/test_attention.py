@@ -46,7 +46,7 @@ def test_a_job_that_waits_for_its_next_attempt_says_when_that_is_and_why() -> No
     found = notices_of(declared.captures(), declared.jobs(), {}, conditions_of(declared))
     assert found[0].condition is not None
     assert found[0].condition.word == "failed"
-    assert found[0].text == "tries again in 20s. the broker is gone"
+    assert found[0].text == "the broker is gone (tries again in 20s)"
 
 
 def test_a_job_that_is_behind_or_was_stopped_is_mentioned() -> None:

@@ -4,6 +4,7 @@ import re
 import threading
 import time
 from dataclasses import replace
+from html import unescape
 from html.parser import HTMLParser
 
 import pytest
@@ -11,12 +12,13 @@ import pytest
 from millstream.base.errors import Retryable
 from millstream.processing.jobs.lag import Lag
 from millstream.processing.jobs.progress import JobProgress
+from millstream.web.console.app_pages import KEY_CHARACTERS_MAX, row_place
 from millstream.web.console.facts import RecordSeen
 from millstream.web.console.figures import day_clock
 from millstream.web.console.routes import PAGES
 from millstream.web.limits import TAILS_MAX
 from tests.support.console_source import HOSTILE, NOW_MS, MemorySource, MemoryTail, record
-from tests.support.web_application import MemoryApplication
+from tests.support.web_application import SALES, MemoryApplication
 from tests.support.web_client import WITHIN_S, WebClient
 
 PATHS = (
@@ -34,6 +36,7 @@ PATHS = (
     "jobs/mails",
     "views",
     "views/sales",
+    "views/sales/row?key=%5B%22ada%22%2C%222026-11-01%22%5D",
     "queues",
     "queues/restock",
     "aggregates",
@@ -124,8 +127,9 @@ def test_a_page_is_whole_html_without_code_in_it(
 
 def test_the_pages_of_the_table_are_all_looked_at() -> None:
     patterns = [re.sub(r"\{[^}]+:path\}", ".+", one.path) for one in PAGES]
+    paths = [f"/console/{path.partition('?')[0]}" for path in PATHS]
     for pattern in (re.sub(r"\{[^}]+\}", "[^/]+", one) for one in patterns):
-        assert any(re.fullmatch(pattern, f"/console/{path}") for path in PATHS), pattern
+        assert any(re.fullmatch(pattern, path) for path in paths), pattern
 
 
 def test_a_page_may_load_nothing_of_another_host_and_be_framed_by_none(
@@ -335,12 +339,12 @@ def test_a_watermark_that_leaves_room_for_corrections_is_shown_without_it(
     console: WebClient, source: MemorySource
 ) -> None:
     source.declared.progress = replace(RUNS_WELL, watermark="2026-11-17T12:03:07.000Z")
-    assert "2026-11-17 12:03:07" in console.get("/console/jobs/sales").text
+    assert ">2026-11-17 12:03 UTC</span>" in console.get("/console/jobs/sales").text
     source.declared.corrects_ms = 86_390_000
     for path in ("", "jobs", "jobs/sales"):
         text = console.get(f"/console/{path}").text
-        assert ">2026-11-18 12:02:57</span>" in text, path
-        assert ">2026-11-17 12:03:07</span>" not in text, path
+        assert ">12:02:57 UTC</span>" in text, path
+        assert ">2026-11-17 12:03" not in text, path
     assert "corrects results back to 2026-11-17 12:03:07 UTC" in text
 
 
@@ -361,10 +365,39 @@ def test_counts_of_what_was_set_aside_lead_to_it(console: WebClient, source: Mem
 
 def test_rows_of_a_view_are_found_by_a_column(console: WebClient) -> None:
     text = console.get("/console/views/sales", column="day", operator="<", value="2026-11-02").text
-    assert text.count("2026-11-01") == 2
+    assert text.count(">2026-11-01<") == 2
     assert "2026-11-03" not in text
     numbers = console.get("/console/views/sales", column="share", operator=">", value="0.9").text
     assert "No rows." in numbers
+
+
+def test_each_row_of_a_view_opens_whole(console: WebClient, application: MemoryApplication) -> None:
+    """Also one whose key has what an address has signs for, and whose value fills a page."""
+    long = f"{HOSTILE}&?#/%" + 320 * "long"
+    rows = application.opened["sales"].range(limit=1)
+    application.kept["sales"].write([rows[0] | {"shop": long}])
+    text = console.get("/console/views/sales").text
+    assert 300 * "long" not in re.sub(r'(?:href|title)="[^"]*"', "", text)
+    places = re.findall(r'href="(/console/views/sales/row[^"]+)"', text)
+    assert len(places) == 11
+    pages = [console.get(unescape(place)) for place in places]
+    assert {page.status_code for page in pages} == {200}
+    assert sum(320 * "long" in page.text for page in pages) == 1
+    for field in SALES:
+        assert all(f"<dt>{field.name} <small>" in page.text for page in pages)
+
+
+@pytest.mark.parametrize(
+    ("key", "status"), [("", 400), ("[", 400), ('["ada"]', 422), ('["ada","2026-12-01"]', 404)]
+)
+def test_a_row_that_is_not_there_is_told(console: WebClient, key: str, status: int) -> None:
+    assert console.get("/console/views/sales/row", key=key).status_code == status
+
+
+def test_a_key_that_is_too_long_for_an_address_has_no_page() -> None:
+    room = KEY_CHARACTERS_MAX - len('[""]')
+    assert row_place("v", ["k"], {"k": room * "x"}) != ""
+    assert row_place("v", ["k"], {"k": (room + 1) * "x"}) == ""
 
 
 def test_a_search_that_does_not_fit_is_told_beside_the_form(console: WebClient) -> None:
