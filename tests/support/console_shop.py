@@ -133,6 +133,10 @@ class Shop:
         self._producer.produce("payments", value.encode(), f"{number}".encode())
         self._producer.produce("paid_orders", value.encode(), f"{number}".encode())
 
+    def dead_letter(self) -> None:
+        """As a job would send it, of a click that nobody can decode."""
+        self._producer.produce("clicks.dead", b'{"user":', b"ada")
+
     def flush(self) -> None:
         assert self._producer.flush(60) == 0
 
@@ -290,6 +294,7 @@ def shop_in_motion(folder: Path, *, captures: bool) -> Iterator[Shop]:
             shop.click(0)
             shop.order()
             shop.flush()
+            shop.dead_letter()
             open_things.callback(shop.queue_with_dead_letters(3).close)
             open_things.callback(shop.group("billing").close)
             if captures:

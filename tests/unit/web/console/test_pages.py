@@ -43,7 +43,7 @@ PATHS = (
     "aggregates/Stock",
     "aggregates/Stock/tea",
 )
-ALONE = {"br", "hr", "img", "input", "link", "meta", "path", "rect", "circle", "ellipse"}
+ALONE = {"br", "wbr", "hr", "img", "input", "link", "meta", "path", "rect", "circle", "ellipse"}
 
 
 class WaitingTail(MemoryTail):
