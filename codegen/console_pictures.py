@@ -2,6 +2,9 @@
 
 make demo DEMO='--no-browser'          # in one terminal; after some minutes, in another:
 make pictures
+
+Those of jobs in their states are of a shop of its own, which it runs itself: `... states` takes
+these alone.
 """
 
 import sys
@@ -11,6 +14,7 @@ from playwright.sync_api import Browser
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from codegen.console_states import states_shop
 from tests.support.browser import DESKTOP, PHONE, Scheme, browser
 
 PICTURES = Path(__file__).parents[1] / "docs" / "images"
@@ -19,17 +23,23 @@ URL = "http://127.0.0.1:8080"
 LOOK_MS = 20_000
 SHARPNESS = 2
 # name, path, scheme, width and height
-TAKEN: tuple[tuple[str, str, Scheme, tuple[int, int]], ...] = (
+Taken = tuple[str, str, Scheme, tuple[int, int]]
+TAKEN: tuple[Taken, ...] = (
     ("console_overview", "/console/", "light", (1280, 1130)),
     ("console_topic", "/console/topics/clicks", "light", DESKTOP),
     ("console_job", "/console/jobs/revenue_a_minute", "dark", (1280, 410)),
     ("console_aggregate", "/console/aggregates/Stock/lamp?version=9", "light", DESKTOP),
     ("console_phone", "/console/", "dark", PHONE),
 )
+STATES: tuple[Taken, ...] = (
+    ("console_states", "/console/", "light", (1280, 1180)),
+    ("console_states_dark", "/console/jobs", "dark", (1280, 430)),
+    ("console_states_phone", "/console/", "light", PHONE),
+)
 
 
-def take(found: Browser, url: str) -> None:
-    for name, path, scheme, (width, height) in TAKEN:
+def take(found: Browser, url: str, taken: tuple[Taken, ...]) -> None:
+    for name, path, scheme, (width, height) in taken:
         context = found.new_context(
             base_url=url,
             color_scheme=scheme,
@@ -44,6 +54,13 @@ def take(found: Browser, url: str) -> None:
         context.close()
 
 
-if __name__ == "__main__":
+def main(url: str) -> None:
     with browser() as found:
-        take(found, sys.argv[1] if len(sys.argv) > 1 else URL)
+        if url != "states":
+            take(found, url, TAKEN)
+        with states_shop() as states_url:
+            take(found, states_url, STATES)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1] if len(sys.argv) > 1 else URL)

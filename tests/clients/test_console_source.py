@@ -11,14 +11,20 @@ from confluent_kafka import Consumer, Producer
 
 from millstream import Aggregate, event
 from millstream.app import App
+from millstream.base.clock import system_clock
 from millstream.base.librdkafka import admin_api
 from millstream.commands.connecting import GroupNotFound, PartitionNotFound, TopicNotFound
 from millstream.commands.console.record_reader import READ_BYTES_MAX, TAIL_BYTES_MAX
 from millstream.commands.console.shown_app import ShownApp
 from millstream.embedded import Broker
+from millstream.processing.jobs.job import Job, ToTopic
+from millstream.processing.jobs.job_status import StatusFiles
+from millstream.processing.jobs.lag import Lag
+from millstream.processing.jobs.progress import JobProgress
 from millstream.queues.queue import Queue
 from millstream.web.console.facts import Look, NewRecord, Node, RecordSeen
 from tests.support.waiting import eventually
+from tests.support.written_checkpoint import write_checkpoint
 
 WITHIN_S = 60.0
 PARTITIONS = 3
@@ -78,6 +84,85 @@ def topic(brokers: str, request: pytest.FixtureRequest) -> Iterator[str]:
 
 def offsets(records: Any) -> list[tuple[int, int]]:
     return [(one.partition, one.offset) for one in records]
+
+
+def job_over(app: App, topic: str, progress: JobProgress, *, age_ms: int = 0) -> Path:
+    """A job that reads the topic, and the status that its run has left; the folder of jobs."""
+    app.topic(topic)
+    app.catalog.add(
+        Job(
+            name="kept",
+            function=lambda topic: topic,
+            inputs={"topic": topic},
+            output=ToTopic(topic="x"),
+        )
+    )
+    jobs = app.data / "jobs"
+    (jobs / "kept").mkdir(parents=True)
+    StatusFiles(jobs, lambda: system_clock() - age_ms).look([progress])
+    return jobs
+
+
+def test_a_job_that_does_not_run_is_measured_to_the_end_of_its_topic(
+    app: App, shown: ShownApp, topic: str, brokers: str
+) -> None:
+    """By what its checkpoint has as done: not by a planned batch, nor by its last words."""
+    written_ms = system_clock() - 3_600_000
+    write(brokers, topic, [(0, b"waits", written_ms), (0, b"waits", written_ms + 1)])
+    told = JobProgress(job="kept", state="stopped", lag={topic: 0}, lag_ms={topic: 0})
+    jobs = job_over(app, topic, told)
+    assert shown.declared.jobs()[0].lag == Lag()  # it has never done a batch
+    write_checkpoint(jobs, "kept", {topic: {0: 0, 1: 1, 2: 0}})
+    write_checkpoint(jobs, "kept", {topic: {0: 2, 1: 4, 2: 0}}, batch=1, is_done=False)
+    [seen] = shown.declared.jobs()
+    assert seen.lag.total == 5
+    assert seen.lag.oldest_ms is not None
+    assert 3_600_000 <= seen.lag.oldest_ms < 3_600_000 + WITHIN_S * 1_000
+    write_checkpoint(jobs, "kept", {topic: {0: 2, 1: 4, 2: 0}}, batch=1)
+    eventually(lambda: shown.declared.jobs()[0].lag.total == 0, what="a new look", within_s=60)
+    write(brokers, topic, [(2, b"more", written_ms)])
+    eventually(lambda: shown.declared.jobs()[0].lag.total == 1, what="a new look", within_s=60)
+
+
+def test_a_job_that_runs_is_believed(app: App, shown: ShownApp, topic: str) -> None:
+    told = JobProgress(job="kept", state="running", batch=1, lag={topic: 2}, lag_ms={topic: 9})
+    jobs = job_over(app, topic, told)
+    write_checkpoint(jobs, "kept", {topic: {0: 0, 1: 0, 2: 0}})
+    assert shown.declared.jobs()[0].lag == Lag(records={topic: 2}, ms={topic: 9})
+
+
+def test_a_job_that_was_killed_is_measured(app: App, shown: ShownApp, topic: str) -> None:
+    told = JobProgress(job="kept", state="running", batch=1, lag={topic: 0}, lag_ms={topic: 0})
+    jobs = job_over(app, topic, told, age_ms=60_000)
+    write_checkpoint(jobs, "kept", {topic: {0: 0, 1: 1, 2: 0}})
+    [seen] = shown.declared.jobs()
+    assert (seen.is_stale, seen.lag.total) == (True, 3)
+
+
+def test_a_checkpoint_that_cannot_be_read_leaves_the_lag_unknown(
+    app: App, shown: ShownApp, topic: str
+) -> None:
+    jobs = job_over(app, topic, JobProgress(job="kept", state="failed", error="damaged"))
+    write_checkpoint(jobs, "kept", {topic: {0: 0}})
+    for path in (jobs / "kept").glob("checkpoint-*/offsets/0"):
+        path.write_text("v1\n{")
+    assert shown.declared.jobs()[0].lag == Lag()
+    (jobs / "kept" / "manifest.json").write_text("{")
+    assert shown.declared.jobs()[0].lag == Lag()
+
+
+def test_the_watermark_of_a_topic_with_corrections_leaves_their_room_out(
+    app: App, shown: ShownApp
+) -> None:
+    terms = {"schema": "at TIMESTAMP", "event_time": "at", "lateness": "10 seconds"}
+    app.topic("payments", **terms, late="correct", keep="1 day")
+    app.topic("clicks", **terms)
+    for name in ("payments", "clicks"):
+        app.catalog.add(
+            Job(name=name, function=print, inputs={"topic": name}, output=ToTopic(topic="x"))
+        )
+    corrects = {one.name: one.corrects_ms for one in shown.declared.jobs()}
+    assert corrects == {"payments": 86_400_000 - 10_000, "clicks": 0}
 
 
 def test_a_list_of_topics_has_their_figures(shown: ShownApp, topic: str) -> None:

@@ -43,9 +43,14 @@ PAGES = (
     "captures/shopdb",
     "jobs",
     "jobs/clicks_per_url",
+    "jobs/enriched_orders",
+    "jobs/revenue_per_minute",
+    "jobs/paid",
     "jobs/receipts_by_mail",
     "views",
     "views/clicks_per_url",
+    "views/clicks_per_url/row?key=%5B%22%2Fhelp%22%5D",
+    "views/enriched_orders",
     "queues",
     "queues/restock",
     "aggregates",
@@ -122,6 +127,111 @@ def test_on_a_phone_nothing_scrolls_sideways(chromium: Browser, console: str) ->
             if scrolls_sideways(page):
                 wide.append(path)
         assert wide == []
+
+
+# How the shop's jobs are (tests/support/console_shop.py), and the views that they keep.
+WORDS = {
+    "job clicks_per_url": "good",
+    "job enriched_orders": "behind",
+    "job revenue_per_minute": "stopped",
+    "job paid": "failed",
+    "job receipts_by_mail": "failed",
+    "view clicks_per_url": "good",
+    "view enriched_orders": "behind",
+    "view revenue_per_minute": "stopped",
+    "capture shopdb": "good",
+}
+COLOURS = "(one) => { const s = getComputedStyle(one); return s.color + s.backgroundColor; }"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_how_jobs_are_is_told_by_word_colour_and_shape(
+    chromium: Browser, console: str, scheme: Scheme
+) -> None:
+    with visited(chromium, console, scheme=scheme) as page:
+        page.goto("/console/jobs")
+        badges = {
+            job: page.locator(f'.condition[data-of="job {job}"]')
+            for job in ("clicks_per_url", "enriched_orders", "revenue_per_minute", "paid")
+        }
+        words = {job: badge.inner_text() for job, badge in badges.items()}
+        assert words == {job: WORDS[f"job {job}"] for job in badges}
+        assert len({badge.evaluate(COLOURS) for badge in badges.values()}) == 4
+        assert len({badge.locator("svg").inner_html() for badge in badges.values()}) == 4
+        page.goto("/console/")
+        boxes = [page.locator(f'.box[data-of="job {job}"]') for job in badges]
+        assert [box.get_attribute("data-word") for box in boxes] == list(words.values())
+        assert len({box.locator(".condition").evaluate(COLOURS) for box in boxes}) == 4
+        assert len({box.locator(".mark").inner_html() for box in boxes}) == 4
+
+
+def test_no_two_places_of_the_console_disagree(page: Page) -> None:
+    """Nor do those that are renewed while somebody looks."""
+    said: dict[str, set[str]] = {}
+    for path in PAGES:
+        page.goto(f"/console/{path}")
+        for one in page.locator("[data-of]").all():
+            of, word = one.get_attribute("data-of"), one.get_attribute("data-word")
+            said.setdefault(of or "", set()).add(word or (one.text_content() or "").strip())
+    assert {of: said[of] for of in WORDS} == {of: {word} for of, word in WORDS.items()}
+    assert [of for of, words in said.items() if len(words) > 1 and not of.startswith("group")] == []
+    page.goto("/console/")
+    rate = page.locator("#live_totals dd").first
+    before = rate.inner_text()
+    expect(rate).not_to_have_text(before, timeout=WITHIN_MS)
+    for of, word in WORDS.items():
+        for one in page.locator(f'.condition[data-of="{of}"]').all():
+            assert one.text_content() == word
+
+
+def test_a_stopped_job_says_how_much_has_come_since(page: Page) -> None:
+    page.goto("/console/jobs/revenue_per_minute")
+    behind = page.locator("#live_job dd").nth(1)
+    before = behind.inner_text()
+    assert re.search(r"\d records? current to \d\d:\d\d:\d\d UTC", before)
+    expect(behind).not_to_have_text(before, timeout=WITHIN_MS)
+    expect(page.get_by_text(re.compile(r"payments [\d,]+ records behind"))).to_be_visible()
+
+
+def test_the_first_page_has_figures_without_scripts(chromium: Browser, shop: Shop) -> None:
+    """Of a server that nobody has looked at."""
+    with ServeProcess(shop.file, env=shop.env) as process:
+        context = chromium.new_context(base_url=process.url, java_script_enabled=False)
+        page = context.new_page()
+        page.goto("/console/", timeout=WITHIN_MS)
+        totals = page.locator("#live_totals dd").all_inner_texts()
+        boxes = page.locator(".box.topic .figure").all_text_contents()
+        context.close()
+        process.stop()
+    assert "–" not in totals
+    assert re.fullmatch(r"[\d.,]+k?/s", totals[0])
+    assert totals[0] != "0/s"
+    assert [one for one in boxes if not one.endswith("/s")] == []
+
+
+def test_a_row_opens_in_full_and_a_count_leads_to_its_letters(
+    chromium: Browser, console: str
+) -> None:
+    """Without scripts, too."""
+    context = chromium.new_context(base_url=console, java_script_enabled=False)
+    page = context.new_page()
+    page.goto("/console/views/clicks_per_url", timeout=WITHIN_MS)
+    page.get_by_role("link", name="/search?q=tea").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("/search?q=tea")
+    assert page.locator("dt").all_inner_texts() == ["url STRING", "count BIGINT"]
+    page.goto("/console/jobs")
+    page.locator("tr", has_text="clicks_per_url").get_by_role("link", name="1", exact=True).click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("clicks.dead")
+    context.close()
+
+
+def test_names_are_whole_where_there_is_room(page: Page) -> None:
+    page.goto("/console/")
+    names = set(page.locator(".picture .name").all_text_contents())
+    assert {"revenue_per_minute", "shopdb.customers"} <= names
+    page.goto("/console/topics/clicks")
+    cut = "(all) => all.filter((one) => one.scrollWidth > one.clientWidth).length"
+    assert page.locator(".records td").evaluate_all(cut) == 0
 
 
 def test_figures_move_and_can_be_told_to_rest(page: Page) -> None:

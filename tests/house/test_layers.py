@@ -94,6 +94,7 @@ PURE_FILES = {
         "membership",
         "values",
     ),
+    "web/console": ("condition", "facts", "figures", "flow_layout", "record_text", "series"),
 }
 IMPURE = {"asyncio", "socket", "select", "threading", "time", "random", "confluent_kafka"}
 

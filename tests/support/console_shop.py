@@ -10,7 +10,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ from millstream.publishing import make_declared_topic
 from millstream.queues.queue import Queue
 from millstream.schemas.arrow_types import nullable_arrow_schema
 from millstream.schemas.declaration import schema_of
+from tests.support.written_checkpoint import write_checkpoint
 
 PAGES = ("/", "/pricing", "/basket", "/checkout", "/help", "/search?q=tea")
 USERS = ("ada", "grace", "edsger", "barbara", "donald", "tony")
@@ -100,6 +101,7 @@ class Shop:
         self.config = {"bootstrap.servers": bootstrap, "log_level": 2}
         self._producer = Producer(self.config | {"linger.ms": 5})
         self._clicks = self._orders = 0
+        self._begun_ms = system_clock()
         self._counts = dict.fromkeys(PAGES, 0)
 
     @property
@@ -130,6 +132,10 @@ class Shop:
         value = f'{{"order_id":{number},"amount":"{number % 90}.50","at":"{at}"}}'
         self._producer.produce("payments", value.encode(), f"{number}".encode())
         self._producer.produce("paid_orders", value.encode(), f"{number}".encode())
+
+    def dead_letter(self) -> None:
+        """As a job would send it, of a click that nobody can decode."""
+        self._producer.produce("clicks.dead", b'{"user":', b"ada")
 
     def flush(self) -> None:
         assert self._producer.flush(60) == 0
@@ -163,28 +169,56 @@ class Shop:
         ]
 
     def progress(self) -> list[JobProgress]:
-        rows = self._clicks
-        lag = rows % 40
-        common: dict[str, Any] = {"state": "running", "generation": 1, "batch": rows // 50}
+        """One is well, one too slow, one was stopped, one tries again, and one has failed."""
+        rows, now_ms = self._clicks, system_clock()
+        lag, begun_ms = rows % 40, now_ms - self._begun_ms
+        common: dict[str, Any] = {
+            "state": "running",
+            "generation": 1,
+            "batch": rows // 50,
+            "reported": datetime.now(UTC).isoformat(),
+            "batch_ms": 340,
+        }
+        ago = datetime.now(UTC) - timedelta(seconds=12)
         return [
             JobProgress(
                 job="clicks_per_url",
                 rows=rows * 6,
                 rows_per_second=120.0,
-                batch_ms=340,
-                watermark="2026-11-18T01:20:00.000Z",
+                watermark=ago.isoformat(timespec="milliseconds"),
                 state_rows=len(PAGES),
                 state_bytes=4096,
                 lag={"clicks": lag},
+                lag_ms={"clicks": 400 if lag else 0},
                 late=3,
                 dead=1,
                 **common,
             ),
             JobProgress(
-                job="enriched_orders", rows=rows, state_rows=300, state_bytes=1 << 21, **common
+                job="enriched_orders",
+                rows=rows // 4,
+                rows_per_second=9.0,
+                state_rows=300,
+                state_bytes=1 << 21,
+                lag={"shopdb.orders": 41_200 + rows, "shopdb.customers": 0},
+                lag_ms={"shopdb.orders": 252_000 + begun_ms, "shopdb.customers": 0},
+                **common,
             ),
-            JobProgress(job="revenue_per_minute", rows=rows, late=12, dead=0, **common),
-            JobProgress(job="paid", rows=rows, restarts=2, error="the broker hung up", **common),
+            JobProgress(
+                job="revenue_per_minute",
+                rows=720,
+                late=12,
+                dead=0,
+                **common | {"state": "stopped"},
+            ),
+            JobProgress(
+                job="paid",
+                restarts=2,
+                failures=3,
+                retry_at_ms=now_ms + 20_000 - begun_ms % 20_000,
+                error="the broker hung up",
+                **common | {"state": "waiting"},
+            ),
             JobProgress(
                 job="receipts_by_mail",
                 state="failed",
@@ -260,6 +294,7 @@ def shop_in_motion(folder: Path, *, captures: bool) -> Iterator[Shop]:
             shop.click(0)
             shop.order()
             shop.flush()
+            shop.dead_letter()
             open_things.callback(shop.queue_with_dead_letters(3).close)
             open_things.callback(shop.group("billing").close)
             if captures:
@@ -301,8 +336,11 @@ def _moving(shop: Shop, app: App) -> Iterator[None]:
 
 def _move(shop: Shop, app: App, stopping: threading.Event) -> None:
     files = StatusFiles(shop.data / "jobs", system_clock)
+    jobs = shop.data / "jobs"
     for job in app.catalog.jobs:
-        (shop.data / "jobs" / job).mkdir(parents=True, exist_ok=True)
+        (jobs / job).mkdir(parents=True, exist_ok=True)
+    write_checkpoint(jobs, "revenue_per_minute", {"payments": {0: 0, 1: 0}})
+    write_checkpoint(jobs, "receipts_by_mail", {"paid_orders": {0: 1}})
     with contextlib.ExitStack() as views:
         kept = [
             views.enter_context(contextlib.closing(HandMadeView(app, name, schema)))

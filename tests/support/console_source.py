@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from millstream.base.errors import MillstreamError
 from millstream.capture.status import Status
 from millstream.processing.jobs.job_status import JobStatus
+from millstream.processing.jobs.lag import Lag
 from millstream.processing.jobs.progress import JobProgress
 from millstream.queues.inspection import Backlog, QueueSeen, WorkerSeen
 from millstream.queues.letters import DeadLetter, Death
@@ -212,6 +213,8 @@ class MemoryDeclared:
             load=[{"table": "orders", "phase": "copying", "rows": 50, "rows_estimate": 200}],
         )
         self.is_stale = False
+        self.measured: Lag | None = None
+        self.corrects_ms = 0
         self.restarted: list[str] = []
 
     def flow(self) -> Flow:
@@ -249,6 +252,8 @@ class MemoryDeclared:
             target=Node("view", "sales"),
             status=told,
             is_stale=self.is_stale,
+            measured=self.measured,
+            corrects_ms=self.corrects_ms,
         )
         mails = JobSeen(
             name="mails", inputs=(), output="function send_mail", target=Node("sink", "send_mail")

@@ -3,9 +3,11 @@
 import contextlib
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from millstream.app import App
 from millstream.base.clock import Clock, system_clock
+from millstream.base.declared import DeclaredTopic
 from millstream.base.errors import MillstreamError
 from millstream.capture.captures_topic import FollowedCaptures
 from millstream.capture.position_record import TOPIC as CAPTURES_TOPIC
@@ -16,8 +18,11 @@ from millstream.commands.console.recent import Recent
 from millstream.commands.console.shown_aggregates import ShownAggregates
 from millstream.commands.console.shown_cluster import AnsweringCluster, ShownCluster
 from millstream.commands.console.shown_groups import ShownGroups, ShownQueues
+from millstream.commands.console.shown_lags import MeasuredLags
 from millstream.commands.console.shown_topics import ShownTopics
+from millstream.jobs import JOBS_DIRECTORY
 from millstream.processing.jobs.job import Job, ToTopic, ToView
+from millstream.processing.jobs.lag import Lag
 from millstream.setting_kinds import parse_address
 from millstream.web.console.facts import CaptureSeen, Flow, JobSeen, Node
 
@@ -51,6 +56,8 @@ class ShownDeclarations:
         self._lock = threading.Lock()
         self._followed: FollowedCaptures | None = None
         self._places: dict[str, str] = {}
+        jobs = app.data.absolute() / JOBS_DIRECTORY
+        self._lags = MeasuredLags(jobs, lambda: app.client_config, now_ms)
 
     def flow(self) -> Flow:
         """As far as it is declared, also while no broker answers."""
@@ -126,7 +133,7 @@ class ShownDeclarations:
 
     def _job_seen(self, job: Job, records: Mapping[str, CaptureRecords]) -> JobSeen:
         status = self._app.jobs.status(job.name)
-        return JobSeen(
+        seen = JobSeen(
             name=job.name,
             inputs=tuple(self._inputs(job, records)),
             output=str(job.output),
@@ -134,6 +141,26 @@ class ShownDeclarations:
             place=job.place,
             status=status,
             is_stale=status is not None and status.is_stale(now_ms=self._now_ms()),
+            trigger_ms=job.trigger_ms,
+            corrects_ms=self._corrects_ms(job),
+        )
+        return seen if status is None or seen.tells_lag else replace(seen, measured=self._lag(job))
+
+    def _lag(self, job: Job) -> Lag:
+        """Not known while no broker answers: one page waits for that once, not for each job."""
+        try:
+            self._topics.partitions()
+        except MillstreamError:
+            return Lag()
+        return self._lags.of(job.name)
+
+    def _corrects_ms(self, job: Job) -> int:
+        """How much farther back than lateness its watermark is: the slowest source decides."""
+        declared = (self._app.catalog.inputs.get(name) for name in job.inputs.values())
+        times = [one.event_time for one in declared if isinstance(one, DeclaredTopic)]
+        return max(
+            (time.watermark_delay_ms - time.lateness_ms for time in times if time is not None),
+            default=0,
         )
 
     def restart(self, job: str) -> None:

@@ -24,9 +24,9 @@ from pathlib import Path
 
 from millstream.base.disk import RealDisk
 from millstream.base.errors import Corrupt
-from millstream.processing.reading.offset_log import OFFSETS
+from millstream.processing.reading.offset_log import COMMITS, OFFSETS
 from millstream.processing.writing.batch_log import METADATA
-from millstream.processing.writing.checkpoint_sync import COMMITS, STATE
+from millstream.processing.writing.checkpoint_sync import STATE
 
 CHECKSUM_MAGIC = b"crc\0"
 CHECKSUM_HEADER = struct.Struct(">4sI")

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from millstream.base.clock import system_clock
 from millstream.base.errors import MillstreamError, Rejected
 from millstream.base.ports import Positions
 from millstream.base.quantity import SECOND_MS
@@ -119,7 +120,7 @@ class JobRun:
         directory meanwhile."""
         self.failure, self._failures = None, 0
         self._restart_asked.clear()
-        self._set(error=None, stage=PLANNING)
+        self._set(error=None, stage=PLANNING, failures=0, retry_at_ms=None)
         directory = JobDirectory(self._around.directory / self.job.name, job=self.job.name)
         try:
             with directory.held():
@@ -162,7 +163,15 @@ class JobRun:
             self._fail(failure)
             return False
         restarts = self.progress.restarts + 1
-        self._set(state="waiting", error=str(failure), restarts=restarts, stage="", busy_ms=0)
+        self._set(
+            state="waiting",
+            error=str(failure),
+            restarts=restarts,
+            failures=self._failures,
+            retry_at_ms=system_clock() + delay_ms,
+            stage="",
+            busy_ms=0,
+        )
         until = time.monotonic() + delay_ms / SECOND_MS
         while (left_s := until - time.monotonic()) > 0 and not self._takes_restart():
             if self._stopping.wait(min(left_s, WATCH_SECONDS)):
@@ -233,7 +242,7 @@ class JobRun:
 
     def _watch(self, query: StreamingQuery, *, on_caught_up: Callable[..., bool]) -> bool:
         """Until the query ends or is to stop; raises what it failed with. Whether all is done."""
-        self._set(state="running", stage="")
+        self._set(state="running", stage="", retry_at_ms=None)
         has_caught_up = False
         while not self._stopping.wait(WATCH_SECONDS):
             is_active = bool(query.isActive)

@@ -27,6 +27,17 @@ class Lag:
     records: Mapping[str, int] = field(default_factory=dict)
     ms: Mapping[str, int] = field(default_factory=dict)
 
+    @property
+    def total(self) -> int | None:
+        """None: not known."""
+        return sum(self.records.values()) if self.records else None
+
+    @property
+    def oldest_ms(self) -> int | None:
+        """Of all sources; None if one's is not known."""
+        is_known = self.records and all(source in self.ms for source in self.records)
+        return max(self.ms.values()) if is_known else None
+
 
 def reached_in(report: Mapping[str, Any]) -> dict[str, Positions]:
     """Where each source is after a batch that Spark reports."""

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 from millstream.base.ports import Positions
-from millstream.processing.jobs.lag import topics_in
+from millstream.processing.jobs.lag import Lag, topics_in
 
 JobState = Literal["starting", "running", "waiting", "done", "stopped", "failed"]
 LONG_AGO = "1970-01-01T00:00:00"
@@ -27,7 +27,8 @@ class JobProgress:
     has taken, 0 for less than a second and between batches.
     "waiting" is for a restart after a failure, "done" for a run over what was there.
     `batch` is the last one that was completed, `reported` when Spark last told. `late` and
-    `dead` are events of all runs.
+    `dead` are events of all runs. `failures` are those in a row, since Spark last told that it gets
+    on; the next attempt is at `retry_at_ms`.
     """
 
     job: str
@@ -48,6 +49,8 @@ class JobProgress:
     late: int | None = None
     dead: int | None = None
     restarts: int = 0
+    failures: int = 0
+    retry_at_ms: int | None = None
     error: str | None = None
     stage: str = ""
     busy_ms: int = 0
@@ -55,13 +58,12 @@ class JobProgress:
     @property
     def lag_total(self) -> int | None:
         """None: not known."""
-        return sum(self.lag.values()) if self.lag else None
+        return Lag(records=self.lag).total
 
     @property
     def lag_ms_max(self) -> int | None:
         """How long the oldest unread record of all sources has been there; None: not known."""
-        is_known = self.lag and all(source in self.lag_ms for source in self.lag)
-        return max(self.lag_ms.values()) if is_known else None
+        return Lag(records=self.lag, ms=self.lag_ms).oldest_ms
 
     @property
     def has_caught_up(self) -> bool:
@@ -92,6 +94,7 @@ def advanced(progress: JobProgress, report: Mapping[str, Any]) -> JobProgress:
     return replace(
         progress,
         state="running",
+        failures=0,
         reported=str(report["timestamp"]),
         batch=int(report["batchId"]) if is_done else progress.batch,
         rows=progress.rows + int(report.get("numInputRows") or 0),

@@ -20,7 +20,7 @@ from urllib.parse import unquote, urlparse
 
 from millstream.base.errors import Corrupt
 
-OFFSETS = "offsets"
+OFFSETS, COMMITS = "offsets", "commits"
 LOCAL_SCHEMES = ("", "file")
 SOURCE_LINE = re.compile(r"^(?:[A-Za-z0-9_]+:)?(\{.*\})$")
 
@@ -59,22 +59,22 @@ def ends_in(text: str) -> list[dict[str, Any]]:
     return [json.loads(match[1]) for match in found if match]
 
 
-def batch_numbers(checkpoint: str) -> list[int]:
-    """Of the batches that Spark has planned, and not yet removed."""
-    return [int(name) for name in _names(checkpoint) if name.isdecimal()]
+def batch_numbers(checkpoint: str, kept: str = OFFSETS) -> list[int]:
+    """Of the batches that Spark has planned, or done, and not yet removed."""
+    return [int(name) for name in _names(checkpoint, kept) if name.isdecimal()]
 
 
-def _names(checkpoint: str) -> Iterator[str]:
+def _names(checkpoint: str, kept: str) -> Iterator[str]:
     if (local := local_path(checkpoint)) is not None:
         try:
-            yield from os.listdir(os.path.join(local, OFFSETS))
+            yield from os.listdir(os.path.join(local, kept))
         except FileNotFoundError:
             return
         return
     from pyarrow import fs
 
     store, path = store_of(checkpoint)
-    wanted = fs.FileSelector(f"{path}/{OFFSETS}", allow_not_found=True)
+    wanted = fs.FileSelector(f"{path}/{kept}", allow_not_found=True)
     yield from (found.base_name for found in store.get_file_info(wanted))
 
 

@@ -12,7 +12,13 @@ from typing import Any
 from millstream.base.errors import Corrupt
 from millstream.base.ports import BatchReceipt
 from millstream.base.positions import Positions
-from millstream.processing.reading.offset_log import OFFSETS, batch_numbers, ends_in, local_path
+from millstream.processing.reading.offset_log import (
+    COMMITS,
+    OFFSETS,
+    batch_numbers,
+    ends_in,
+    local_path,
+)
 
 METADATA = "metadata"
 PARTITIONS = "spark.sql.shuffle.partitions"
@@ -33,6 +39,11 @@ class BatchLog:
     def last_batch(self) -> int:
         """The last batch that Spark has planned; -1 if there is none."""
         return max(batch_numbers(self.checkpoint), default=-1)
+
+    def last_done(self) -> int:
+        """The last batch whose output was committed, as far as Spark has noted it; -1 if there is
+        none."""
+        return max(batch_numbers(self.checkpoint, COMMITS), default=-1)
 
     def has_begun(self) -> bool:
         """Whether Spark has given the checkpoint its name."""

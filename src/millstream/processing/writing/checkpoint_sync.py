@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from millstream.base.disk import Disk, FileGone, RealDisk
-from millstream.processing.reading.offset_log import OFFSETS, local_path
+from millstream.processing.reading.offset_log import COMMITS, OFFSETS, local_path
 from millstream.processing.writing.batch_log import METADATA
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 WriteBatch = Callable[["DataFrame", int], None]
 
-COMMITS = "commits"
 STATE = "state"
 # State of a version, with its checksum: 12.changelog and .12.changelog.crc. A snapshot (12.zip) is
 # written later, by a thread of Spark's, whatever version the job is at.

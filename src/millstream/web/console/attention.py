@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from millstream.web.console.condition import WORDS, Condition
 from millstream.web.console.facts import CaptureSeen, JobSeen, Node
 from millstream.web.console.watch import ViewFigures
 
@@ -21,55 +22,76 @@ class Notice:
     level: Level
     node: Node
     text: str
+    condition: Condition | None = None
 
 
 def notices_of(
     captures: Iterable[CaptureSeen],
     jobs: Iterable[JobSeen],
     views: Mapping[str, ViewFigures],
+    conditions: Mapping[Node, Condition],
     *,
     broker: Sequence[str] = (),
 ) -> list[Notice]:
-    """The bad ones first, and of these the broker's: the others may follow from them."""
+    """The worst first, and of the bad ones the broker's: the others may follow from them."""
+    of_broker = [_notice("bad", BROKER, text) for text in broker]
     found = [
-        *(_notice("bad", BROKER, text) for text in broker),
-        *_of_captures(captures, must_wait=bool(broker)),
-        *_of_jobs(jobs),
+        *_of_captures(captures, conditions, must_wait=bool(broker)),
+        *_of_jobs(jobs, conditions),
         *_of_views(views),
     ]
-    return sorted(found, key=lambda one: one.level != "bad")[:NOTICES_MAX]
+    return [*of_broker, *sorted(found, key=_rank)][:NOTICES_MAX]
 
 
-def _of_captures(captures: Iterable[CaptureSeen], *, must_wait: bool) -> Iterator[Notice]:
+def _rank(notice: Notice) -> tuple[bool, int]:
+    word = notice.condition.word if notice.condition else "behind"
+    return notice.level != "bad", WORDS.index(word)
+
+
+def _of_captures(
+    captures: Iterable[CaptureSeen], conditions: Mapping[Node, Condition], *, must_wait: bool
+) -> Iterator[Notice]:
     """`must_wait`: the broker takes no records, so that captures cannot write their states."""
     for one in captures:
         node = Node("capture", one.name)
-        if one.status is None:
-            yield _notice("warn", node, "nobody has run it yet: `millstream run` does")
-        elif one.status.state in ("failed", "waiting"):
-            level: Level = "bad" if one.status.state == "failed" else "warn"
-            yield _notice(level, node, one.status.error or f"it is {one.status.state}")
-        elif one.is_stale and one.status.state != "ended":
-            is_why = "the broker takes no records at present, so it cannot write"
-            asks = "it has told nothing for a while: does its process run?"
-            yield _notice("bad", node, is_why if must_wait else asks)
+        found = conditions[node]
+        error = one.status.error if one.status else ""
+        if must_wait and found.word == "stopped" and one.is_stale:
+            why = "the broker takes no records at present, so it cannot write"
+            yield _notice("bad", node, why, found)
+        elif not (found.word == "stopped" and one.status and one.status.state == "paused"):
+            yield from _of_condition(node, found, error)
         if one.status is not None:
             yield from (_notice("warn", node, text) for text in one.status.warnings)
 
 
-def _of_jobs(jobs: Iterable[JobSeen]) -> Iterator[Notice]:
+def _of_jobs(jobs: Iterable[JobSeen], conditions: Mapping[Node, Condition]) -> Iterator[Notice]:
     for one in jobs:
-        node = Node("job", one.name)
-        if one.status is None:
-            yield _notice("warn", node, "nobody has run it yet: `millstream run` does")
-            continue
-        progress = one.status.progress
-        if progress.state == "failed":
-            yield _notice("bad", node, progress.error or "it has failed")
-        elif one.is_stale:
-            yield _notice("bad", node, "it has told nothing for a while: does its process run?")
-        elif progress.state == "waiting":
-            yield _notice("warn", node, f"tries again after: {progress.error or 'a failure'}")
+        error = one.status.progress.error if one.status else None
+        yield from _of_condition(one.node, conditions[one.node], error or "")
+
+
+def _of_condition(node: Node, found: Condition, error: str) -> Iterator[Notice]:
+    """Nothing of who is well; else in words, and for a failure in its own."""
+    match found.word:
+        case "failed":
+            yield _notice("bad", node, _with_note(error or "it has failed", found.note), found)
+        case "stopped" if found.aside:
+            text = "it has told nothing for a while: does its process run?"
+            yield _notice("bad", node, _with_note(text, found.note), found)
+        case "stopped":
+            yield _notice("warn", node, found.note or "`millstream run` starts it", found)
+        case "behind":
+            yield _notice("warn", node, found.note, found)
+        case "not run":
+            yield _notice("warn", node, "nobody has run it yet: `millstream run` does", found)
+
+
+def _with_note(text: str, note: str) -> str:
+    """The text is cut if it is long; the note never."""
+    if not note:
+        return text
+    return f"{text[: SENTENCE_CHARACTERS_MAX - len(note) - 3]} ({note})"
 
 
 def _of_views(views: Mapping[str, ViewFigures]) -> Iterator[Notice]:
@@ -78,5 +100,5 @@ def _of_views(views: Mapping[str, ViewFigures]) -> Iterator[Notice]:
             yield _notice("warn", Node("view", name), one.problem)
 
 
-def _notice(level: Level, node: Node, text: str) -> Notice:
-    return Notice(level=level, node=node, text=text[:SENTENCE_CHARACTERS_MAX])
+def _notice(level: Level, node: Node, text: str, found: Condition | None = None) -> Notice:
+    return Notice(level=level, node=node, text=text[:SENTENCE_CHARACTERS_MAX], condition=found)

@@ -2,7 +2,10 @@
 
 from typing import Any
 
-from millstream.web.console.facts import Look, TopicDetail
+from millstream.base.declared import LATE_SUFFIX
+from millstream.queues.asked import DEAD_SUFFIX
+from millstream.web.console.condition import group_condition
+from millstream.web.console.facts import Look, TopicDetail, TopicSeen
 from millstream.web.console.figures import curve
 from millstream.web.console.overview import small
 from millstream.web.console.record_text import in_full, matches, spans
@@ -72,12 +75,21 @@ def topic(visit: Visit) -> dict[str, Any]:
         "wanted": wanted,
         "partition": partition,
         "offset": visit.number("offset"),
+        "aside": _aside_of(name, visit),
         "records": [one for one in look if matches(one, wanted)][:RECORDS_SHOWN],
         "look": look,
         "unread": spans(look.unread),
         "produced": _produced(visit, detail),
         "can_produce": not is_internal(name),
     }
+
+
+def _aside_of(name: str, visit: Visit) -> list[TopicSeen]:
+    """Its topics of dead letters and of late events, if there are any."""
+    there = visit.source.topics.partitions()
+    found = [f"{name}{suffix}" for suffix in (DEAD_SUFFIX, LATE_SUFFIX)]
+    wanted = [one for one in found if one in there]
+    return list(visit.source.topics.seen(wanted)) if wanted else []
 
 
 def _look(visit: Visit, topic: str, partition: int | None) -> Look:
@@ -130,10 +142,18 @@ def _whole(visit: Visit, name: str) -> int:
 def groups(visit: Visit) -> dict[str, Any]:
     wanted = visit.text("q")
     lines = lines_of(searched(visit.source.groups.names(), wanted), visit)
+    groups = visit.source.groups.seen(lines.shown)
+    lags = {name: visit.watch.series("group", name) for name in lines.shown}
     return {
         "lines": lines,
-        "groups": visit.source.groups.seen(lines.shown),
-        "lags": {name: visit.watch.series("group", name) for name in lines.shown},
+        "groups": groups,
+        "lags": lags,
+        "conditions": {
+            one.name: group_condition(
+                one, trend=lags[one.name].trend(), was_current=lags[one.name].was_none()
+            )
+            for one in groups
+        },
         "small": small,
         "wanted": wanted,
     }
@@ -142,11 +162,13 @@ def groups(visit: Visit) -> dict[str, Any]:
 def group(visit: Visit) -> dict[str, Any]:
     detail = visit.source.groups.detail(visit.path["group"])
     series = visit.watch.series("group", detail.seen.name)
+    condition = group_condition(detail.seen, trend=series.trend(), was_current=series.was_none())
     behind_first = sorted(
         detail.partitions, key=lambda one: (-(one.lag or 0), one.topic, one.partition)
     )
     return {
         "group": detail,
+        "condition": condition,
         "lines": lines_of(behind_first, visit),
         "curve": curve(series.gauge(), width=WIDE, height=HIGH),
         "since_ms": series.at[0] if series.at else None,

@@ -3,13 +3,18 @@
 None stands for what is not known: never for 0. Pure.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, Literal
 
+from millstream.base.declared import LATE_SUFFIX
+from millstream.base.quantity import SECOND_MS
 from millstream.base.record import Header
 from millstream.capture.status import Status
 from millstream.processing.jobs.job_status import JobStatus
+from millstream.processing.jobs.lag import Lag
+from millstream.queues.asked import DEAD_SUFFIX
 
 # --- topics -------------------------------------------------------------------------------------
 
@@ -184,8 +189,32 @@ class CaptureSeen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Watermark:
+    """`at_ms`: events before it are late. Where late events correct results, Spark's own watermark
+    is as far back as state is kept: `corrects_from_ms`, before which nothing is corrected."""
+
+    at_ms: int
+    corrects_from_ms: int | None = None
+
+
+def time_ms(text: str | None) -> int | None:
+    """Of a time as Spark writes it; None for what is none."""
+    if text is None:
+        return None
+    try:
+        return round(datetime.fromisoformat(text).timestamp() * SECOND_MS)
+    except (ValueError, OverflowError):
+        return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JobSeen:
-    """`inputs` are nodes of the flow; `status` is None for a job that never ran here."""
+    """`inputs` are nodes of the flow; `status` is None for a job that never ran here. `measured` is
+    its lag where its run does not tell it: the run has ended, or has not begun to read.
+
+    `trigger_ms`: how long it waits between two batches. `corrects_ms`: how much farther back than
+    its lateness its watermark is, since it keeps what late events correct.
+    """
 
     name: str
     inputs: tuple[Node, ...]
@@ -194,10 +223,61 @@ class JobSeen:
     place: str = ""
     status: JobStatus | None = None
     is_stale: bool = False
+    measured: Lag | None = None
+    trigger_ms: int | None = None
+    corrects_ms: int = 0
+
+    @property
+    def tells_lag(self) -> bool:
+        """Whether its run measures the lag every second. Of a run that has ended, or waits, the
+        file has what was true then."""
+        if self.status is None or self.is_stale:
+            return False
+        progress = self.status.progress
+        return progress.state == "running" and bool(progress.lag)
+
+    @property
+    def lag(self) -> Lag:
+        """As it is now; empty if it is not known."""
+        if self.status is not None and self.tells_lag:
+            progress = self.status.progress
+            return Lag(records=progress.lag, ms=progress.lag_ms)
+        return self.measured or Lag()
+
+    @property
+    def watermark(self) -> Watermark | None:
+        progress = None if self.status is None else self.status.progress
+        at_ms = None if progress is None else time_ms(progress.watermark)
+        if at_ms is None:
+            return None
+        corrects_from_ms = at_ms if self.corrects_ms else None
+        return Watermark(at_ms=at_ms + self.corrects_ms, corrects_from_ms=corrects_from_ms)
 
     @property
     def node(self) -> Node:
         return Node("job", self.name)
+
+    @property
+    def keeps_view(self) -> bool:
+        return self.target == Node("view", self.name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AsideTopics:
+    """Where is what a job could not use: topics of dead letters, and of late events."""
+
+    dead: tuple[str, ...] = ()
+    late: tuple[str, ...] = ()
+
+
+def aside_of(job: JobSeen, there: Collection[str]) -> AsideTopics:
+    """Of those that exist: a late event that is dropped or corrects a result is in none."""
+    read = [one.name for one in job.inputs if one.kind == "topic"]
+    found = {
+        suffix: tuple(f"{name}{suffix}" for name in read if f"{name}{suffix}" in there)
+        for suffix in (DEAD_SUFFIX, LATE_SUFFIX)
+    }
+    return AsideTopics(dead=found[DEAD_SUFFIX], late=found[LATE_SUFFIX])
 
 
 # --- aggregates ---------------------------------------------------------------------------------

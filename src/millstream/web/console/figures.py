@@ -84,6 +84,15 @@ def clock(at_ms: int | None) -> str:
     )
 
 
+def day_clock(at_ms: int | None, now_ms: int) -> str:
+    """To the second on the same day; with the day, and to the minute, before that."""
+    moment, now = _moment(at_ms), _moment(now_ms)
+    if moment is None or now is None:
+        return UNKNOWN
+    is_same_day = moment.date() == now.date()
+    return f"{moment:%H:%M:%S} UTC" if is_same_day else f"{moment:%Y-%m-%d %H:%M} UTC"
+
+
 def iso(at_ms: int | None) -> str:
     moment = _moment(at_ms)
     return "" if moment is None else moment.isoformat(timespec="milliseconds")

@@ -7,10 +7,15 @@ feeds stand with those that captures do: what comes in is one column. Pure.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 from millstream.web.console.facts import Flow, Node
 
-BOX_WIDTH, BOX_HEIGHT = 170, 58
+BOX_HEIGHT = 58
+# As wide as the longest name of the column, within reason: a name beyond that is cut.
+BOX_WIDTH_MIN, BOX_WIDTH_MAX = 190, 300
+NAME_INDENT, NAME_MARGIN, NAME_LETTER = 31, 10, 7.7
+NAME_LETTERS_MAX = int((BOX_WIDTH_MAX - NAME_INDENT - NAME_MARGIN) / NAME_LETTER)
 COLUMN_GAP, ROW_GAP = 42, 14
 MARGIN = 4
 SOURCES = ("capture", "aggregate")
@@ -24,6 +29,12 @@ class Box:
     node: Node
     x: float
     y: float
+    width: float
+
+    @property
+    def label(self) -> str:
+        name = self.node.name
+        return name if len(name) <= NAME_LETTERS_MAX else f"{name[: NAME_LETTERS_MAX - 1]}…"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,10 +60,15 @@ def picture_of(flow: Flow) -> Picture | None:
         return None
     columns = _ordered(_columns(flow), flow)
     height = max(map(_column_height, columns)) + 2 * MARGIN
-    placed = (_boxes(number, column, height) for number, column in enumerate(columns))
+    widths = [_width(column) for column in columns]
+    lefts = accumulate((width + COLUMN_GAP for width in widths), initial=MARGIN)
+    placed = [
+        _boxes(column, height, x=x, width=width)
+        for column, x, width in zip(columns, lefts, widths, strict=False)
+    ]
     boxes = {box.node: box for column in placed for box in column}
     return Picture(
-        width=len(columns) * (BOX_WIDTH + COLUMN_GAP) - COLUMN_GAP + 2 * MARGIN,
+        width=sum(widths) + (len(columns) - 1) * COLUMN_GAP + 2 * MARGIN,
         height=height,
         boxes=tuple(boxes.values()),
         links=tuple(_link(boxes[a], boxes[b]) for a, b in flow.edges),
@@ -143,16 +159,22 @@ def _column_height(column: Sequence[Node]) -> float:
     return len(column) * (BOX_HEIGHT + ROW_GAP) - ROW_GAP
 
 
-def _boxes(number: int, column: Sequence[Node], height: float) -> list[Box]:
-    x = MARGIN + number * (BOX_WIDTH + COLUMN_GAP)
+def _width(column: Sequence[Node]) -> float:
+    letters = max(len(node.name) for node in column)
+    wanted = NAME_INDENT + NAME_LETTER * letters + NAME_MARGIN
+    return min(BOX_WIDTH_MAX, max(BOX_WIDTH_MIN, round(wanted)))
+
+
+def _boxes(column: Sequence[Node], height: float, *, x: float, width: float) -> list[Box]:
     top = (height - _column_height(column)) / 2
     return [
-        Box(node=node, x=x, y=top + row * (BOX_HEIGHT + ROW_GAP)) for row, node in enumerate(column)
+        Box(node=node, x=x, y=top + row * (BOX_HEIGHT + ROW_GAP), width=width)
+        for row, node in enumerate(column)
     ]
 
 
 def _link(source: Box, target: Box) -> Link:
-    x1, y1 = source.x + BOX_WIDTH, source.y + BOX_HEIGHT / 2
+    x1, y1 = source.x + source.width, source.y + BOX_HEIGHT / 2
     x2, y2 = target.x, target.y + BOX_HEIGHT / 2
     bend = max(COLUMN_GAP / 2, (x2 - x1) / 2)
     points = [(x1, y1), (x1 + bend, y1), (x2 - bend, y2), (x2, y2)]

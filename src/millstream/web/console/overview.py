@@ -1,33 +1,39 @@
 """The first page: what flows into what, how fast, and what needs a look."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 from millstream.base.errors import MillstreamError
 from millstream.web.console.attention import notices_of
-from millstream.web.console.facts import CaptureSeen, JobSeen, Node
-from millstream.web.console.figures import Curve, curve, duration, rate, short
-from millstream.web.console.flow_layout import BOX_HEIGHT, BOX_WIDTH, picture_of
+from millstream.web.console.condition import (
+    WORDS,
+    Condition,
+    capture_condition,
+    job_condition,
+    view_condition,
+)
+from millstream.web.console.facts import AsideTopics, CaptureSeen, JobSeen, Node, aside_of
+from millstream.web.console.figures import Curve, curve, rate, short
+from millstream.web.console.flow_layout import BOX_HEIGHT, picture_of
 from millstream.web.console.series import BATCHES_MS, summed
 from millstream.web.console.visits import Visit
 from millstream.web.console.watch import Watch
 
 T = TypeVar("T")
-Health = Literal["ok", "idle", "warn", "bad"]
 CURVE_WIDTH, CURVE_HEIGHT = 60, 18
 # Records a second from which a line moves faster.
 SPEEDS = (0.0, 10.0, 1_000.0)
-RUNNING = ("running", "streaming", "loading", "done")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """Of one node: a figure, a few words, and how fast it goes on to the next."""
+    """Of one node: a figure, a few words, how it is, and how fast it goes on to the next."""
 
     figure: str
     note: str
-    health: Health = "ok"
+    condition: Condition | None = None
     curve: Curve | None = None
     per_second: float | None = None
 
@@ -36,26 +42,53 @@ class Figures:
         """0: it stands still."""
         return sum((self.per_second or 0.0) > limit for limit in SPEEDS)
 
+    @property
+    def brief(self) -> str:
+        """Where there is room for little: the word, and the figure that it is about."""
+        if self.condition is None:
+            return self.figure or self.note
+        if self.condition.word == "good":
+            return f"good · {self.figure}"
+        if self.condition.word == "behind":
+            return f"behind {self.condition.behind}"
+        return self.condition.word
+
+    @property
+    def takes(self) -> bool:
+        """Whether what comes flows on into it."""
+        return self.condition is None or self.condition.is_up
+
+    @property
+    def mark(self) -> str:
+        return "" if self.condition is None else self.condition.mark
+
 
 def load(visit: Visit) -> dict[str, Any]:
     declared, watch = visit.source.declared, visit.watch
     flow, jobs = declared.flow(), declared.jobs()
     captures = _if_reached(declared.captures) or ()
-    figures = {node: _figures(node, watch) for node in flow.nodes}
-    figures |= {Node("capture", one.name): capture_figures(one, watch) for one in captures}
-    figures |= {one.node: job_figures(one, watch) for one in jobs}
+    of_jobs = {one.node: job_figures(one, visit) for one in jobs}
+    figures = {node: _figures(node, of_jobs, watch) for node in flow.nodes}
+    figures |= {Node("capture", one.name): capture_figures(one, visit) for one in captures}
+    figures |= of_jobs
+    conditions = {node: one.condition for node, one in figures.items() if one.condition}
+    picture = picture_of(flow)
     return {
         "flow": flow,
         "figures": figures,
-        "picture": picture_of(flow),
-        "box_width": BOX_WIDTH,
+        "picture": picture,
         "box_height": BOX_HEIGHT,
         "notices": notices_of(
-            captures, jobs, watch.views, broker=_if_reached(visit.source.topics.troubles) or ()
+            captures,
+            jobs,
+            watch.views,
+            conditions,
+            broker=_if_reached(visit.source.topics.troubles) or (),
         ),
         "totals": _totals(visit, figures, jobs),
         "captures": captures,
         "jobs": jobs,
+        "aside": aside_topics(jobs, visit),
     }
 
 
@@ -63,19 +96,31 @@ def _totals(
     visit: Visit, figures: Mapping[Node, Figures], jobs: Sequence[JobSeen]
 ) -> dict[str, Any]:
     topics = [one for node, one in figures.items() if node.kind == "topic"]
-    running = [one for one in jobs if one.status and one.status.progress.state == "running"]
     topics_there = _if_reached(visit.source.topics.partitions)
-    lags = [one.lag for one in visit.watch.views.values() if one.lag is not None]
+    found = [one for job in jobs if (one := figures[job.node].condition) is not None]
+    running = [one.status for one in jobs if one.status and not one.is_stale]
     return {
         "per_second": summed([one.per_second for one in topics]),
         "topics": None if topics_there is None else len(topics_there),
-        "jobs": len(jobs),
-        "jobs_running": sum(not one.is_stale for one in running),
+        "jobs": _counted_words(found),
         "views": len(visit.watch.views),
         "rows": summed([one.rows for one in visit.watch.views.values()]),
-        "view_lag": max(lags, default=None),
-        "state_bytes": sum(one.status.progress.state_bytes for one in running if one.status),
+        "farthest": farthest(found),
+        "state_bytes": sum(one.progress.state_bytes for one in running),
     }
+
+
+def _counted_words(found: Sequence[Condition]) -> list[tuple[Condition, int]]:
+    """How many are how, the worst first."""
+    there = {one.word: one for one in reversed(found)}
+    count = Counter(one.word for one in found)
+    return [(there[word], count[word]) for word in WORDS if word in there]
+
+
+def farthest(found: Sequence[Condition]) -> Condition | None:
+    """By time; who is known only in records comes after those."""
+    behind = [one for one in found if one.lag is not None]
+    return max(behind, key=lambda one: (one.lag_ms or 0, one.lag or 0), default=None)
 
 
 def _if_reached(ask: Callable[[], T]) -> T | None:
@@ -87,86 +132,88 @@ def _if_reached(ask: Callable[[], T]) -> T | None:
         return None
 
 
-def _figures(node: Node, watch: Watch) -> Figures:
+def _figures(node: Node, of_jobs: Mapping[Node, Figures], watch: Watch) -> Figures:
     match node.kind:
         case "topic":
             return topic_figures(node.name, watch)
         case "view":
-            return view_figures(node.name, watch)
-    return Figures(figure="", note=node.kind, health="idle")
+            job = of_jobs.get(Node("job", node.name))  # which has the name of its view
+            return view_figures(node.name, job.condition if job else None, watch)
+    return Figures(figure="", note=node.kind)
 
 
 def topic_figures(name: str, watch: Watch) -> Figures:
     series = watch.series("topic", name)
     per_second = series.rate()
-    written = "not there yet" if series.last is None else f"{short(series.last)} written"
     return Figures(
         figure=rate(per_second),
-        note=written,
-        health="ok" if per_second else "idle",
+        note="not there yet" if series.last is None else f"{short(series.last)} written",
         curve=small(series.rates()),
         per_second=per_second,
     )
 
 
-def view_figures(name: str, watch: Watch) -> Figures:
+def view_figures(name: str, of_job: Condition | None, watch: Watch) -> Figures:
+    """`of_job`: how the job is that keeps it, which is how the view is."""
     found = watch.views.get(name)
+    lags = watch.series("view lag", name)
+    condition = view_condition(
+        of_job,
+        lag=None if found is None else found.lag,
+        trend=lags.trend(),
+        was_current=lags.was_none(),
+    )
     if found is None or found.problem:
-        return Figures(figure="–", note="not there yet", health="idle" if found is None else "warn")
-    note = "current" if found.lag == 0 else f"{short(found.lag)} behind"
+        return Figures(figure="–", note=condition.note or "not there yet", condition=condition)
     return Figures(
         figure=f"{short(found.rows)} {'row' if found.rows == 1 else 'rows'}",
-        note=note if found.lag is not None else "in another topic's time",
+        note=condition.note,
+        condition=condition,
         curve=small(watch.series("view", name).gauge()),
     )
 
 
-def capture_figures(capture: CaptureSeen, watch: Watch) -> Figures:
-    series = watch.series("capture", capture.name)
-    per_second, status = series.rate(), capture.status
-    if status is None or capture.is_stale:
-        state = "not run yet" if status is None else "nobody runs it"
-        return Figures(figure="–", note=state, health="idle" if status is None else "bad")
-    behind = "" if status.behind_ms is None else f", {duration(status.behind_ms)} behind"
+def capture_figures(capture: CaptureSeen, visit: Visit) -> Figures:
+    series = visit.watch.series("capture", capture.name)
+    condition = capture_condition(capture, now_ms=visit.now_ms)
+    per_second = series.rate()
+    if per_second is None and capture.status is not None:
+        per_second = capture.status.changes_per_s
+    if not condition.is_up:
+        per_second = None
     return Figures(
         figure=rate(per_second),
-        note=f"{status.state}{behind}",
-        health=health_of(status.state),
+        note=condition.note,
+        condition=condition,
         curve=small(series.rates()),
         per_second=per_second,
     )
 
 
-def job_figures(job: JobSeen, watch: Watch) -> Figures:
-    status = job.status
-    if status is None:
-        return Figures(figure="–", note="not run yet", health="idle")
-    if job.is_stale:
-        return Figures(figure="–", note="nobody runs it", health="bad")
-    progress, series = status.progress, watch.series("job", job.name)
+def job_figures(job: JobSeen, visit: Visit) -> Figures:
+    """Of a job whose batches nobody has seen yet, the rate is that of the last one."""
+    series, lags = visit.watch.series("job", job.name), visit.watch.series("job lag", job.name)
+    condition = job_condition(
+        job, now_ms=visit.now_ms, trend=lags.trend(), was_current=lags.was_none()
+    )
     per_second = series.rate(BATCHES_MS)
-    if progress.state == "failed":
-        return Figures(figure="–", note="failed", health="bad", curve=small(series.rates()))
+    if per_second is None and job.status is not None:
+        per_second = job.status.progress.rows_per_second
+    if not condition.is_up:
+        per_second = None
     return Figures(
         figure=rate(per_second),
-        note=f"{progress.state}{_lag_note(progress.lag_total, progress.lag_ms_max)}",
-        health=health_of(progress.state),
+        note=condition.note,
+        condition=condition,
         curve=small(series.rates()),
         per_second=per_second,
     )
 
 
-def _lag_note(lag: int | None, age_ms: int | None) -> str:
-    """Nothing while it is not known."""
-    if not lag:
-        return "" if lag is None else ", caught up"
-    return f", {short(lag)} behind" + (f" ({duration(age_ms)})" if age_ms else "")
-
-
-def health_of(state: str) -> Health:
-    if state in RUNNING:
-        return "ok"
-    return "bad" if state == "failed" else "warn" if state in ("waiting", "paused") else "idle"
+def aside_topics(jobs: Sequence[JobSeen], visit: Visit) -> dict[str, AsideTopics]:
+    """Where the letters and late events of each job are, of those topics that exist."""
+    there = _if_reached(visit.source.topics.partitions) or {}
+    return {job.name: aside_of(job, there) for job in jobs}
 
 
 def small(values: list[float | None]) -> Curve:

@@ -88,7 +88,11 @@ class Console:
         }
 
     async def load(self, page: Page, visit: Visit) -> dict[str, Any]:
-        found = await self.serving.calls.ask_broker(lambda: page.load(visit))
+        def load() -> dict[str, Any]:
+            visit.watch.await_figures()
+            return page.load(visit)
+
+        found = await self.serving.calls.ask_broker(load)
         return {
             **self.common(visit.visitor, section=page.section),
             "query": visit.query,

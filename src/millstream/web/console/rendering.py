@@ -5,6 +5,7 @@ change while somebody looks.
 """
 
 import hashlib
+import re
 from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
@@ -30,12 +31,15 @@ FIGURES: Final = (
     "count",
     "counted",
     "curve",
+    "day_clock",
     "duration",
     "iso",
     "rate",
     "short",
     "size",
 )
+# Behind a sign between two parts of a name.
+BREAKS: Final = re.compile(r"(?<=[_.-])(?=\w)")
 PATHS: Final = {
     "capture": "captures",
     "topic": "topics",
@@ -82,6 +86,7 @@ def _environment() -> Environment:
     environment.globals |= {name: getattr(figures, name) for name in FIGURES}
     environment.globals |= {
         "asset": _asset,
+        "parts_of_name": parts_of_name,
         "href": href,
         "in_line": in_line,
         "with_query": with_query,
@@ -96,6 +101,11 @@ def _asset(name: str) -> str:
     """With a mark of its content: a browser may keep it for ever."""
     mark = hashlib.sha256(static_file(name)).hexdigest()[:12]
     return f"/console/static/{name}?v={mark}"
+
+
+def parts_of_name(name: str) -> list[str]:
+    """Behind each of them it may go on in the next line."""
+    return BREAKS.split(name)
 
 
 def href(kind: str | Node, *names: object) -> str:

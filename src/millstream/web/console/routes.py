@@ -40,6 +40,7 @@ PAGES: Final = (
     _page("jobs/{job}", "job", "jobs", app_pages.job),
     _page("views", "views", "views", app_pages.views),
     _page("views/{view}", "view", "views", app_pages.view),
+    _page("views/{view}/row", "row", "views", app_pages.row),
     _page("queues", "queues", "queues", broker_pages.queues),
     _page("queues/{queue}", "queue", "queues", broker_pages.queue),
     _page("aggregates", "aggregates", "aggregates", app_pages.aggregates),

@@ -8,8 +8,11 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import Literal
 
-from millstream.base.quantity import SECOND_MS
+from millstream.base.quantity import MINUTE_MS, SECOND_MS
+
+Trend = Literal["growing", "steady", "shrinking"]
 
 # Every two seconds: 15 minutes.
 SAMPLES_MAX = 450
@@ -17,6 +20,11 @@ SAMPLES_MAX = 450
 RATE_MS = 8 * SECOND_MS
 # Of a job, whose rows come batch by batch, every few seconds.
 BATCHES_MS = 24 * SECOND_MS
+# How a figure has gone of late: over this long, and by more than this part of it.
+TREND_MS = MINUTE_MS
+TREND_PART = 0.05
+# What was none so recently is no backlog.
+CURRENT_MS = 30 * SECOND_MS
 # Two samples farther apart have nothing between them: nobody looked meanwhile.
 GAP_MS = 30 * SECOND_MS
 
@@ -55,6 +63,26 @@ class Series:
         """Of a counter: how much it grew in each second, from sample to sample."""
         samples = list(zip(self.at, self.values, strict=True))
         return [_rate(one, next_one) for one, next_one in pairwise(samples)]
+
+    def trend(self) -> Trend | None:
+        """Of a gauge, over the last minute; None before it was looked at for long enough."""
+        if not self.at or self.at[-1] - self.at[0] < CURRENT_MS:
+            return None
+        recent = self._within(TREND_MS)
+        first, last = recent[0], recent[-1]
+        if abs(last - first) <= TREND_PART * max(first, last):
+            return "steady"
+        return "growing" if last > first else "shrinking"
+
+    def was_none(self) -> bool:
+        """Of a gauge: whether it was 0 a moment ago."""
+        return 0 in self._within(CURRENT_MS)
+
+    def _within(self, within_ms: int) -> list[float]:
+        if not self.at:
+            return []
+        pairs = zip(list(self.at), list(self.values), strict=True)
+        return [value for at, value in pairs if at >= self.at[-1] - within_ms]
 
     def rate(self, within_ms: int = RATE_MS) -> float | None:
         """Of a counter, now; None before two samples."""

@@ -8,7 +8,8 @@ Of a flood, so many rows a moment are shown, and the rest are counted.
 
 import contextlib
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import anyio
@@ -16,9 +17,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from millstream.base.clock import Clock
+from millstream.views.store import Row
 from millstream.web.calls import Calls
 from millstream.web.change_feeds import Feed, event_stream
-from millstream.web.console.app_pages import shown_value, where_of
+from millstream.web.console.app_pages import row_place, shown_value, where_of
 from millstream.web.console.broker_pages import partition_of, require_topic
 from millstream.web.console.facts import RecordSeen
 from millstream.web.console.page_serving import Console, sent
@@ -107,7 +109,12 @@ async def tail_changes(request: Request, console: Console) -> Response:
         view, where, since = await serving.calls.run(lambda: _begun(visit))
         changes = view.subscribe_async(where=where, since=since, slow="latest")
         columns = [one.name for one in view.schema]
-        events = ChangeEvents(changes, columns=columns, now_ms=console.now_ms)
+        events = ChangeEvents(
+            changes,
+            columns=columns,
+            place_of=partial(row_place, visit.path["view"], view.key),
+            now_ms=console.now_ms,
+        )
         feed = Feed(events, closing=serving.closing)
         return await event_stream(feed, serving, slot.pop_all(), bytes)
 
@@ -121,8 +128,16 @@ def _begun(visit: Visit) -> tuple[ServedView, Mapping[str, Any], str | None]:
 class ChangeEvents:
     """One for each change; without those that only tell that all is current."""
 
-    def __init__(self, changes: Upcoming[FeedEvent], *, columns: list[str], now_ms: Clock) -> None:
+    def __init__(
+        self,
+        changes: Upcoming[FeedEvent],
+        *,
+        columns: list[str],
+        place_of: Callable[[Row], str],
+        now_ms: Clock,
+    ) -> None:
         self._changes, self._columns, self._now_ms = changes, columns, now_ms
+        self._place_of = place_of
 
     def __aiter__(self) -> "ChangeEvents":
         return self
@@ -136,7 +151,10 @@ class ChangeEvents:
     def _event(self, change: FeedEvent) -> bytes:
         row = change.row or change.key or {}
         cells = [shown_value(row[name]) if name in row else "" for name in self._columns]
-        markup = render_part("change_row", change.kind, change.version, cells, self._now_ms())
+        place = self._place_of(change.row) if change.row and change.kind == "upsert" else ""
+        places = [place, *[""] * (len(cells) - 1)]
+        at_ms = self._now_ms()
+        markup = render_part("change_row", change.kind, change.version, cells, at_ms, places)
         return sent("rows", {"html": markup, "skipped": 0})
 
     async def aclose(self) -> None:

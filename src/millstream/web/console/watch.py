@@ -25,6 +25,10 @@ SAMPLE_SECONDS = 2.0
 # What takes more requests is asked every so many samples.
 SLOW_EVERY = 3
 IDLE_SECONDS_MAX = 3_600.0
+# The first page has figures, and is not long in coming. Its rates are of so short a time, which is
+# longer than an answer of the broker is kept: of the same answer twice a rate would be 0.
+FIRST_RATE_SECONDS = 1.1
+FIRST_SECONDS_MAX = 3.0
 # Beside those that the application declares: the ones whose pages were opened last.
 OPENED_TOPICS_MAX = 20
 GROUPS_MAX = 100
@@ -55,6 +59,7 @@ class Watch:
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
         self._looked_at = time.monotonic()
+        self._begun = threading.Event()
         self._samples = 0
         self.views: dict[str, ViewFigures] = {}
         self._troubles: dict[str, str] = {}
@@ -74,6 +79,11 @@ class Watch:
                 self._thread = threading.Thread(target=self._run, name="console", daemon=True)
                 self._thread.start()
 
+    def await_figures(self) -> None:
+        """Until there are some, for the first page that anybody opens: not longer than one likes to
+        wait for a page. A rate needs two samples."""
+        self._begun.wait(FIRST_SECONDS_MAX)
+
     def series(self, what: str, name: str) -> Series:
         """A copy; of what nothing is known it is empty."""
         with self._lock:
@@ -86,6 +96,7 @@ class Watch:
 
     def stop(self) -> None:
         self._stopping.set()
+        self._begun.set()
         thread = self._thread
         if thread is not None:
             thread.join(STOP_SECONDS_MAX)
@@ -93,14 +104,18 @@ class Watch:
     # --- the thread
 
     def _run(self) -> None:
-        while not self._stopping.is_set() and self._is_wanted():
+        self.sample()
+        self._stopping.wait(FIRST_RATE_SECONDS)
+        self._try("topics", self._look_at_topics)
+        self._begun.set()
+        while not self._stopping.wait(SAMPLE_SECONDS) and self._is_wanted():
             self.sample()
-            self._stopping.wait(SAMPLE_SECONDS)
 
     def _is_wanted(self) -> bool:
         with self._lock:
             if time.monotonic() - self._looked_at > IDLE_SECONDS_MAX:
                 self._thread = None
+                self._begun.clear()
             return self._thread is not None
 
     def sample(self) -> None:
@@ -165,11 +180,11 @@ class Watch:
 
     def _add_job(self, job: JobSeen, at_ms: int) -> None:
         status = job.status
+        if job.lag.total is not None:
+            self._add("job lag", job.name, job.lag.total, at_ms)
         if status is None or job.is_stale:
             return
         self._add("job", job.name, status.progress.rows, status.at_ms)
-        if status.progress.lag_total is not None:
-            self._add("job lag", job.name, status.progress.lag_total, at_ms)
         self._add("job state", job.name, status.progress.state_rows, at_ms)
 
     def _look_at_groups(self) -> None:

@@ -2,12 +2,19 @@ from collections.abc import Iterator
 
 import pytest
 
+from millstream.web.console import watch
 from millstream.web.guard import Admission, loopback_hosts
 from tests.support.console_source import NOW_MS, MemorySource
 from tests.support.web_application import MemoryApplication
 from tests.support.web_client import WebClient
 
 TOKEN = "correct-horse-battery-staple"
+
+
+@pytest.fixture(autouse=True)
+def no_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For the second look of a console that is opened: its clock stands still here."""
+    monkeypatch.setattr(watch, "FIRST_RATE_SECONDS", 0.0)
 
 
 @pytest.fixture

@@ -3,12 +3,22 @@
 from dataclasses import replace
 
 from millstream.web.console.attention import notices_of
+from millstream.web.console.condition import Condition, capture_condition, job_condition
+from millstream.web.console.facts import Node
 from millstream.web.console.watch import ViewFigures
-from tests.support.console_source import MemoryDeclared
+from tests.support.console_source import NOW_MS, MemoryDeclared
+
+
+def conditions_of(declared: MemoryDeclared) -> dict[Node, Condition]:
+    captures = {
+        Node("capture", one.name): capture_condition(one, now_ms=NOW_MS)
+        for one in declared.captures()
+    }
+    return captures | {one.node: job_condition(one, now_ms=NOW_MS) for one in declared.jobs()}
 
 
 def told(declared: MemoryDeclared, **views: ViewFigures) -> list[tuple[str, str]]:
-    found = notices_of(declared.captures(), declared.jobs(), views)
+    found = notices_of(declared.captures(), declared.jobs(), views, conditions_of(declared))
     return [(one.level, str(one.node)) for one in found]
 
 
@@ -19,15 +29,34 @@ def test_who_is_well_is_not_mentioned() -> None:
 def test_what_failed_comes_first_with_its_own_words() -> None:
     declared = MemoryDeclared()
     declared.progress = replace(declared.progress, state="failed", error="no such column: at")
-    found = notices_of(declared.captures(), declared.jobs(), {})
+    found = notices_of(declared.captures(), declared.jobs(), {}, conditions_of(declared))
     assert found[0].level == "bad"
     assert found[0].text == "no such column: at"
 
 
-def test_a_job_that_waits_for_its_next_attempt_is_a_warning() -> None:
+def test_a_job_that_waits_for_its_next_attempt_says_when_that_is_and_why() -> None:
     declared = MemoryDeclared()
-    declared.progress = replace(declared.progress, state="waiting", error="the broker is gone")
-    assert ("warn", "job sales") in told(declared)
+    declared.progress = replace(
+        declared.progress,
+        state="waiting",
+        failures=3,
+        retry_at_ms=NOW_MS + 20_000,
+        error="the broker is gone",
+    )
+    found = notices_of(declared.captures(), declared.jobs(), {}, conditions_of(declared))
+    assert found[0].condition is not None
+    assert found[0].condition.word == "failed"
+    assert found[0].text == "the broker is gone (tries again in 20s)"
+
+
+def test_a_job_that_is_behind_or_was_stopped_is_mentioned() -> None:
+    declared = MemoryDeclared()
+    declared.progress = replace(declared.progress, lag_ms={"clicks": 3_600_000})
+    assert told(declared)[0] == ("warn", "job sales")
+    declared.progress = replace(declared.progress, state="stopped")
+    assert told(declared)[0] == ("warn", "job sales")
+    declared.progress = replace(declared.progress, state="done")
+    assert told(declared) == [("warn", "job mails")]
 
 
 def test_a_capture_is_told_of_when_it_fails_falls_silent_or_keeps_too_much() -> None:
@@ -54,7 +83,11 @@ def test_what_the_broker_cannot_do_comes_first_and_explains_a_capture_that_is_si
     declared = MemoryDeclared()
     declared.is_stale = True
     found = notices_of(
-        declared.captures(), declared.jobs(), {}, broker=["the broker's disk is full"]
+        declared.captures(),
+        declared.jobs(),
+        {},
+        conditions_of(declared),
+        broker=["the broker's disk is full"],
     )
     assert (found[0].level, str(found[0].node)) == ("bad", "broker broker")
     assert found[0].text == "the broker's disk is full"

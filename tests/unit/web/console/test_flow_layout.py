@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from millstream.web.console.facts import Flow, Node
 from millstream.web.console.flow_layout import (
     BOX_HEIGHT,
-    BOX_WIDTH,
+    BOX_WIDTH_MIN,
+    NAME_LETTERS_MAX,
     NODES_MAX,
     Picture,
     picture_of,
@@ -61,6 +62,17 @@ def test_nothing_and_too_much_are_not_drawn() -> None:
     assert picture_of(flow(alone=many[:NODES_MAX])) is not None
 
 
+def test_a_box_has_room_for_its_whole_name_within_reason() -> None:
+    short, long = Node("job", "a"), Node("job", "b" * NAME_LETTERS_MAX)
+    too_long = Node("job", "c" * (NAME_LETTERS_MAX + 1))
+    assert drawn(flow(alone=(short,))).boxes[0].width == BOX_WIDTH_MIN
+    [one] = drawn(flow(alone=(long,))).boxes
+    assert one.label == long.name
+    assert one.width > BOX_WIDTH_MIN
+    [other] = drawn(flow(alone=(too_long,))).boxes
+    assert other.label == "c" * (NAME_LETTERS_MAX - 1) + "…"
+
+
 NODES = [Node("job", f"{number}") for number in range(12)]
 
 
@@ -68,8 +80,8 @@ NODES = [Node("job", f"{number}") for number in range(12)]
 def test_no_box_lies_on_another_and_none_outside(edges: list[tuple[Node, Node]]) -> None:
     picture = drawn(flow(*edges, alone=(NODES[0],)))
     for one, other in combinations(picture.boxes, 2):
-        assert abs(one.x - other.x) >= BOX_WIDTH or abs(one.y - other.y) >= BOX_HEIGHT
+        assert abs(one.x - other.x) >= one.width or abs(one.y - other.y) >= BOX_HEIGHT
     for box in picture.boxes:
-        assert 0 <= box.x <= picture.width - BOX_WIDTH
+        assert 0 <= box.x <= picture.width - box.width
         assert 0 <= box.y <= picture.height - BOX_HEIGHT
     assert len(picture.links) == len(edges)

@@ -4,16 +4,21 @@ import re
 import threading
 import time
 from dataclasses import replace
+from html import unescape
 from html.parser import HTMLParser
 
 import pytest
 
 from millstream.base.errors import Retryable
+from millstream.processing.jobs.lag import Lag
+from millstream.processing.jobs.progress import JobProgress
+from millstream.web.console.app_pages import KEY_CHARACTERS_MAX, row_place
 from millstream.web.console.facts import RecordSeen
+from millstream.web.console.figures import day_clock
 from millstream.web.console.routes import PAGES
 from millstream.web.limits import TAILS_MAX
 from tests.support.console_source import HOSTILE, NOW_MS, MemorySource, MemoryTail, record
-from tests.support.web_application import MemoryApplication
+from tests.support.web_application import SALES, MemoryApplication
 from tests.support.web_client import WITHIN_S, WebClient
 
 PATHS = (
@@ -31,13 +36,14 @@ PATHS = (
     "jobs/mails",
     "views",
     "views/sales",
+    "views/sales/row?key=%5B%22ada%22%2C%222026-11-01%22%5D",
     "queues",
     "queues/restock",
     "aggregates",
     "aggregates/Stock",
     "aggregates/Stock/tea",
 )
-ALONE = {"br", "hr", "img", "input", "link", "meta", "path", "rect", "circle", "ellipse"}
+ALONE = {"br", "wbr", "hr", "img", "input", "link", "meta", "path", "rect", "circle", "ellipse"}
 
 
 class WaitingTail(MemoryTail):
@@ -121,8 +127,9 @@ def test_a_page_is_whole_html_without_code_in_it(
 
 def test_the_pages_of_the_table_are_all_looked_at() -> None:
     patterns = [re.sub(r"\{[^}]+:path\}", ".+", one.path) for one in PAGES]
+    paths = [f"/console/{path.partition('?')[0]}" for path in PATHS]
     for pattern in (re.sub(r"\{[^}]+\}", "[^/]+", one) for one in patterns):
-        assert any(re.fullmatch(pattern, f"/console/{path}") for path in PATHS), pattern
+        assert any(re.fullmatch(pattern, path) for path in paths), pattern
 
 
 def test_a_page_may_load_nothing_of_another_host_and_be_framed_by_none(
@@ -258,15 +265,139 @@ def test_a_record_that_is_gone_is_not_another_one(console: WebClient, filled: Me
     assert console.get("/console/topics/clicks/8/0").status_code == 404
 
 
+# --- how things are: one word, the same on all pages
+
+
+def said(text: str) -> dict[str, set[str]]:
+    """Of what a page says how it is, and the words that it says, be they text or picture."""
+    found: dict[str, set[str]] = {}
+    badges = r'class="condition ([a-z-]+)" data-of="([^"]+)"><svg.*?</svg>([a-z ]+)</span>'
+    for mark, of, word in re.findall(badges, text, re.DOTALL):
+        assert mark == word.replace(" ", "-")
+        found.setdefault(of, set()).add(word)
+    boxes = r'class="box [a-z]+ ([a-z-]+)" data-of="([^"]+)" data-word="([a-z ]+)"'
+    for mark, of, word in re.findall(boxes, text):
+        assert mark == word.replace(" ", "-")
+        found.setdefault(of, set()).add(word)
+    return found
+
+
+RUNS_WELL = JobProgress(
+    job="sales", state="running", reported="2026", batch=4, lag={"clicks": 0}, lag_ms={"clicks": 0}
+)
+LAGS = replace(RUNS_WELL, lag={"clicks": 56_800}, lag_ms={"clicks": 240_000})
+
+
+@pytest.mark.parametrize(
+    ("progress", "is_stale", "word"),
+    [
+        (RUNS_WELL, False, "good"),
+        (LAGS, False, "behind"),
+        (LAGS, True, "stopped"),
+        (replace(RUNS_WELL, state="stopped"), False, "stopped"),
+        (replace(RUNS_WELL, state="failed", error="no column"), False, "failed"),
+        (replace(RUNS_WELL, state="failed", error="no column"), True, "failed"),
+        (replace(RUNS_WELL, state="waiting", error="no broker"), False, "failed"),
+        (JobProgress(job="sales"), False, "starting"),
+        (replace(RUNS_WELL, lag={}, lag_ms={}), False, "running"),
+        (replace(RUNS_WELL, state="done"), False, "done"),
+    ],
+)
+def test_a_job_and_its_view_are_in_one_word_on_all_pages(
+    console: WebClient, source: MemorySource, progress: JobProgress, is_stale: bool, word: str
+) -> None:
+    source.declared.progress, source.declared.is_stale = progress, is_stale
+    seen = [said(console.get(f"/console/{path}").text) for path in PATHS]
+    words = {
+        of: {word for page in seen for word in page.get(of, ())} for page in seen for of in page
+    }
+    assert words["job sales"] == {word}
+    assert words["view sales"] == {word}
+    assert {of for of, found in words.items() if len(found) > 1} == set()
+    assert sum("job sales" in page for page in seen) >= 3
+    assert sum("view sales" in page for page in seen) >= 3
+
+
+def test_the_first_page_that_anybody_opens_has_figures(console: WebClient) -> None:
+    text = console.get("/console/").text
+    assert "100 written" in text
+    assert "10 rows" in text
+
+
+def test_a_stopped_job_is_measured_against_the_end_of_its_topics(
+    console: WebClient, source: MemorySource
+) -> None:
+    source.declared.progress = replace(RUNS_WELL, state="stopped")
+    source.declared.measured = Lag(records={"clicks": 12_000}, ms={"clicks": 3 * 3_600_000})
+    for path in ("", "jobs", "jobs/sales", "views", "views/sales"):
+        text = console.get(f"/console/{path}").text
+        assert "12,000 records" in text or "12k records behind" in text, path
+        assert f"current to {day_clock(NOW_MS - 3 * 3_600_000, NOW_MS)}" in text, path
+
+
+def test_a_watermark_that_leaves_room_for_corrections_is_shown_without_it(
+    console: WebClient, source: MemorySource
+) -> None:
+    source.declared.progress = replace(RUNS_WELL, watermark="2026-11-17T12:03:07.000Z")
+    assert ">2026-11-17 12:03 UTC</span>" in console.get("/console/jobs/sales").text
+    source.declared.corrects_ms = 86_390_000
+    for path in ("", "jobs", "jobs/sales"):
+        text = console.get(f"/console/{path}").text
+        assert ">12:02:57 UTC</span>" in text, path
+        assert ">2026-11-17 12:03" not in text, path
+    assert "corrects results back to 2026-11-17 12:03:07 UTC" in text
+
+
+def test_counts_of_what_was_set_aside_lead_to_it(console: WebClient, source: MemorySource) -> None:
+    assert "clicks.dead" not in console.get("/console/jobs/sales").text
+    source.topics.counts |= {"clicks.dead": 1, "clicks.late": 1}
+    for path in ("", "jobs", "jobs/sales"):
+        text = console.get(f"/console/{path}").text
+        assert '<a href="/console/topics/clicks.dead">' in text, path
+        assert '<a href="/console/topics/clicks.late">' in text, path
+    text = console.get("/console/topics/clicks").text
+    assert '<a href="/console/topics/clicks.dead">90</a>' in text
+    assert '<a href="/console/queues/restock#dead">3</a>' in console.get("/console/queues").text
+
+
 # --- views, jobs, captures
 
 
 def test_rows_of_a_view_are_found_by_a_column(console: WebClient) -> None:
     text = console.get("/console/views/sales", column="day", operator="<", value="2026-11-02").text
-    assert text.count("2026-11-01") == 2
+    assert text.count(">2026-11-01<") == 2
     assert "2026-11-03" not in text
     numbers = console.get("/console/views/sales", column="share", operator=">", value="0.9").text
     assert "No rows." in numbers
+
+
+def test_each_row_of_a_view_opens_whole(console: WebClient, application: MemoryApplication) -> None:
+    """Also one whose key has what an address has signs for, and whose value fills a page."""
+    long = f"{HOSTILE}&?#/%" + 320 * "long"
+    rows = application.opened["sales"].range(limit=1)
+    application.kept["sales"].write([rows[0] | {"shop": long}])
+    text = console.get("/console/views/sales").text
+    assert 300 * "long" not in re.sub(r'(?:href|title)="[^"]*"', "", text)
+    places = re.findall(r'href="(/console/views/sales/row[^"]+)"', text)
+    assert len(places) == 11
+    pages = [console.get(unescape(place)) for place in places]
+    assert {page.status_code for page in pages} == {200}
+    assert sum(320 * "long" in page.text for page in pages) == 1
+    for field in SALES:
+        assert all(f"<dt>{field.name} <small>" in page.text for page in pages)
+
+
+@pytest.mark.parametrize(
+    ("key", "status"), [("", 400), ("[", 400), ('["ada"]', 422), ('["ada","2026-12-01"]', 404)]
+)
+def test_a_row_that_is_not_there_is_told(console: WebClient, key: str, status: int) -> None:
+    assert console.get("/console/views/sales/row", key=key).status_code == status
+
+
+def test_a_key_that_is_too_long_for_an_address_has_no_page() -> None:
+    room = KEY_CHARACTERS_MAX - len('[""]')
+    assert row_place("v", ["k"], {"k": room * "x"}) != ""
+    assert row_place("v", ["k"], {"k": (room + 1) * "x"}) == ""
 
 
 def test_a_search_that_does_not_fit_is_told_beside_the_form(console: WebClient) -> None:
@@ -284,7 +415,7 @@ def test_a_job_that_nobody_runs_any_more_is_told(console: WebClient, source: Mem
     assert "told nothing for a while" not in console.get("/console/").text
     source.declared.is_stale = True
     assert "told nothing for a while" in console.get("/console/").text
-    assert "nobody runs it" in console.get("/console/jobs").text
+    assert said(console.get("/console/jobs").text)["job sales"] == {"stopped"}
 
 
 def test_a_capture_tells_how_far_its_load_is(console: WebClient) -> None:

@@ -181,3 +181,33 @@ def test_a_watch_that_was_stopped_stays_so(watch: Watch) -> None:
     watch.stop()
     watch.look()
     assert not any(thread.name == "console" for thread in threading.enumerate())
+
+
+def test_a_trend_takes_half_a_minute_and_is_of_the_last_one() -> None:
+    assert series().trend() is None
+    assert series((0, 1), (29_000, 9)).trend() is None
+    assert series((0, 1), (30_000, 9)).trend() == "growing"
+    assert series((0, 9), (30_000, 1)).trend() == "shrinking"
+    assert series((0, 100), (30_000, 104)).trend() == "steady"
+    assert series((0, 0), (30_000, 0)).trend() == "steady"
+    assert series((0, 900), (60_000, 1), (120_000, 9)).trend() == "growing"
+
+
+def test_what_was_none_a_moment_ago_is_no_backlog() -> None:
+    assert not series().was_none()
+    assert series((0, 0), (30_000, 9)).was_none()
+    assert not series((0, 0), (30_001, 9)).was_none()
+
+
+def test_the_first_page_waits_for_figures_and_for_no_longer_than_a_moment(
+    watch: Watch, source: MemorySource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watch.look()
+    try:
+        watch.await_figures()
+        assert watch.views["sales"].rows == 10
+    finally:
+        watch.stop()
+    monkeypatch.setattr(watching, "FIRST_SECONDS_MAX", 0.01)
+    silent = Watch(source, watch._application, lambda: NOW_MS)
+    silent.await_figures()  # nobody has opened it: it returns all the same
