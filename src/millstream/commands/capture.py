@@ -358,10 +358,10 @@ def list_captures(brokers: Brokers = None, json: Json = False) -> None:
     if json:
         print_json(found)
         return
-    from millstream.commands.capture_lines import HEADER, row_of, troubles
+    from millstream.commands.capture_lines import HEADER, row_of, troubles, waits
 
     print_table(HEADER, [row_of(one) for one in found])
-    for line in troubles(found):
+    for line in [*waits(found), *troubles(found)]:
         say(line)
 
 
