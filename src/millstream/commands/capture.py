@@ -185,7 +185,7 @@ def add(
         return
     from millstream.capture.definition import CaptureDefinition, absolute_url, require_no_password
 
-    url = absolute_url(url, os.getcwd())
+    given, url = url, absolute_url(url, os.getcwd())
     require_no_password(name, url)
     definition = CaptureDefinition(
         name=name,
@@ -209,6 +209,8 @@ def add(
         _require_ready(definition)
     control.add(definition)
     _approve(control, definition)
+    if definition.url != given:
+        say(f"its database is kept as {definition.url}, wherever it is run")
     say(f"capture {name} is there: `millstream capture run {name}` runs it")
 
 
