@@ -258,7 +258,8 @@ def test_a_file_is_found_by_a_runner_in_another_directory(
     cli: Cli, shop: App, database: Path, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(database.parent)
-    cli.run("capture", "add", name, f"sqlite:///{database.name}", "--table", "orders")
+    said = cli.said("capture", "add", name, f"sqlite:///{database.name}", "--table", "orders")
+    assert f"its database is kept as {url_of(database)}, wherever" in said
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
     cli.run("capture", "run", name, "--once")

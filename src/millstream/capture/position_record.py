@@ -19,7 +19,7 @@ committed waits for a transaction that another writer left open. docs/formats/ca
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from millstream.base.errors import Corrupt
@@ -105,7 +105,7 @@ class CaptureBook:
         try:
             kind, name, *rest = json.loads(key)
             records = self.captures.setdefault(name, CaptureRecords())
-            _apply(records, kind, rest, value)
+            _apply(records, name, kind, rest, value)
         except (ValueError, KeyError, TypeError) as error:
             reason = f"{type(error).__name__}: {error}"
             raise DamagedCaptureRecord(key=key, reason=reason) from None
@@ -119,10 +119,12 @@ class CaptureBook:
                 yield name, records
 
 
-def _apply(records: CaptureRecords, kind: str, rest: list[Any], value: bytes | None) -> None:
+def _apply(
+    records: CaptureRecords, name: str, kind: str, rest: list[Any], value: bytes | None
+) -> None:
     match kind, rest:
         case "definition", []:
-            records.definition = CaptureDefinition.from_json(value) if value else None
+            records.definition = _definition_from(value, name) if value else None
         case "control", []:
             records.control = _control_from(json.loads(value)) if value else Control()
         case "position", []:
@@ -141,6 +143,11 @@ def _set(kept: dict[Any, Any], key: Any, value: Any) -> None:
         kept.pop(key, None)
     else:
         kept[key] = value
+
+
+def _definition_from(value: bytes, name: str) -> CaptureDefinition:
+    """By the key's name, whatever the value says: slots and topics are called after it."""
+    return replace(CaptureDefinition.from_json(value), name=name)
 
 
 def _control_from(found: dict[str, Any]) -> Control:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
+from millstream.base.quantity import MIB, SECOND_MS, format_duration_roughly
 from millstream.capture.definition import CaptureDefinition
 from millstream.capture.source import Lag
 
@@ -17,6 +18,10 @@ STATUS_EVERY_MS = 3_000
 STALE_MS = 15_000
 # The disk of the database is in danger before it is full.
 RETAINED_WARN_FRACTION = 0.5
+
+# Less is on its way: a look is a few seconds old, and a batch may be as large.
+LOAD_WAITS_FROM_MS = 5 * SECOND_MS
+LOAD_WAITS_FROM_BYTES = 16 * MIB
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +52,21 @@ class Status:
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self) | {"load": [dict(one) for one in self.load]}
+
+    @property
+    def load_waits_for(self) -> str:
+        """Why the load gets on slowly, or not at all; empty if it is not the stream.
+
+        A chunk is written only when all changes before its snapshot are: a stream that is behind
+        holds every load up.
+        """
+        behind_ms, lag_bytes = self.behind_ms or 0, self.lag_bytes or 0
+        is_behind = behind_ms >= LOAD_WAITS_FROM_MS or lag_bytes >= LOAD_WAITS_FROM_BYTES
+        if self.state != "loading" or not is_behind:
+            return ""
+        parts = [f"{format_duration_roughly(behind_ms)} behind"] if behind_ms else []
+        parts += [f"{lag_bytes / MIB:,.0f} MiB to read"] if lag_bytes >= MIB else []
+        return f"waits for the stream to catch up: {', '.join(parts)}"
 
     def is_stale(self, *, now_ms: int) -> bool:
         """Nobody runs this capture, or cannot write."""

@@ -186,7 +186,7 @@ def add(
         return
     from millstream.capture.definition import CaptureDefinition, absolute_url, require_no_password
 
-    url = absolute_url(url, os.getcwd())
+    given, url = url, absolute_url(url, os.getcwd())
     require_no_password(name, url)
     definition = CaptureDefinition(
         name=name,
@@ -210,6 +210,8 @@ def add(
         _require_ready(definition)
     control.add(definition)
     _approve(control, definition)
+    if definition.url != given:
+        say(f"its database is kept as {definition.url}, wherever it is run")
     say(f"capture {name} is there: `millstream capture run {name}` runs it")
 
 
@@ -359,10 +361,10 @@ def list_captures(brokers: Brokers = None, json: Json = False) -> None:
     if json:
         print_json(found)
         return
-    from millstream.commands.capture_lines import HEADER, row_of, troubles
+    from millstream.commands.capture_lines import HEADER, row_of, troubles, waits
 
     print_table(HEADER, [row_of(one) for one in found])
-    for line in troubles(found):
+    for line in [*waits(found), *troubles(found)]:
         say(line)
 
 

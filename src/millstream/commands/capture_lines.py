@@ -1,6 +1,6 @@
 """What `millstream capture` shows: facts as JSON has them, and lines for people. Pure."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from millstream.base.quantity import format_duration_ms, format_size
@@ -60,6 +60,7 @@ def facts_of(
         "load": [
             load_facts(table, load_from_json(table, text)) for table, text in records.loads.items()
         ],
+        "load_waits_for": load_waits_for(records.status, now_ms=now_ms),
     }
 
 
@@ -108,8 +109,22 @@ def of_this_run(facts: Facts, *, began_ms: int, is_over: bool) -> Facts:
         return facts
     if not is_over and (facts["at_ms"] or 0) < began_ms:
         nothing = dict.fromkeys(MEASURES)
-        return {**facts, **nothing, "state": "starting", "error": "", "warnings": []}
+        return {
+            **facts,
+            **nothing,
+            "state": "starting",
+            "error": "",
+            "warnings": [],
+            "load_waits_for": "",
+        }
     return {**facts, "state": "ended"} if facts["state"] == NOT_RUNNING else facts
+
+
+def load_waits_for(told: "Mapping[str, Any] | None", *, now_ms: int) -> str:
+    """Only while it runs."""
+    if told is None or (status := status_from_json(told)).is_stale(now_ms=now_ms):
+        return ""
+    return status.load_waits_for
 
 
 def load_facts(table: str, load: TableLoad) -> Facts:
@@ -143,6 +158,15 @@ def row_of(facts: Facts) -> list[object]:
     ]
 
 
+def waits(captures: Iterable[Facts]) -> list[str]:
+    """Why a load does not get on, one line each."""
+    return [
+        f"{one['capture']}: the load {one['load_waits_for']}"
+        for one in captures
+        if one["load_waits_for"]
+    ]
+
+
 def troubles(captures: Iterable[Facts]) -> list[str]:
     """What somebody should read, one line each."""
     lines = []
@@ -157,6 +181,9 @@ def load_lines(facts: Facts) -> list[str]:
     """A bar for each table that is being loaded, and for all of them how fast and how long."""
     bars = [load_line(one) for one in facts["load"] if one["phase"] != "done"]
     rate = facts["changes_per_s"]
+    waits = facts["load_waits_for"]
+    if waits:
+        return [*bars, f"  the load {waits}"]
     return [*bars, f"  {pace(facts['load'], rate)}"] if bars and rate else bars
 
 
@@ -197,7 +224,9 @@ def line_of(facts: Facts) -> str:
     parts += [
         f"{one['table']} {one['fraction']:.0%}" for one in facts["load"] if one["phase"] != "done"
     ]
-    if facts["behind_ms"]:
+    if facts["load_waits_for"]:
+        parts.append(f"the load {facts['load_waits_for']}")
+    elif facts["behind_ms"]:
         parts.append(f"{format_duration_ms(facts['behind_ms'])} behind")
     return ", ".join(parts) + (f" ({facts['error']})" if facts["error"] else "")
 

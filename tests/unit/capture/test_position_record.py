@@ -128,3 +128,13 @@ def test_a_request_to_reload_all_is_taken_up_once() -> None:
     assert is_asked_anew(asked, Position(resume="", reloads={ALL_TABLES: "r0"}))
     assert not is_asked_anew(asked, Position(resume="", reloads={ALL_TABLES: "r1"}))
     assert not is_asked_anew(Control(), Position(resume=""))
+
+
+def test_a_definition_is_of_the_capture_that_its_key_names() -> None:
+    """Its name is in slots and topics: those of another capture are not to be had by it."""
+    shop = CaptureDefinition(name="shop", url="postgresql://db/shop", tables=("orders",))
+    (_, value), book = definition_note(shop), CaptureBook()
+    book.apply(b'["definition","other"]', value)
+    found = book.of("other").definition
+    assert found is not None
+    assert (found.name, found.prefix) == ("other", "other")

@@ -1,8 +1,13 @@
 """A status says how a capture is, and warns before a database's disk is full."""
 
+from dataclasses import replace
+
 import pytest
 
+from millstream.base.quantity import MIB
 from millstream.capture.definition import CaptureDefinition
+from millstream.capture.load.plan import Phase, TableLoad, load_to_json
+from millstream.capture.position_record import CaptureRecords
 from millstream.capture.runner import PAUSE_SECONDS_MAX, pause_seconds
 from millstream.capture.source import Lag
 from millstream.capture.status import (
@@ -14,6 +19,7 @@ from millstream.capture.status import (
     status_from_json,
     with_lag,
 )
+from millstream.commands.capture_lines import facts_of, line_of, load_lines, waits
 
 
 def definition(retained_bytes_max: int | None) -> CaptureDefinition:
@@ -85,3 +91,36 @@ def test_pauses_grow_up_to_a_limit() -> None:
     assert pauses == sorted(pauses)
     assert pauses[0] < 1
     assert pauses[-1] == pause_seconds(5_000) == PAUSE_SECONDS_MAX
+
+
+@pytest.mark.parametrize(
+    ("behind_ms", "lag_bytes", "why"),
+    [
+        (None, None, ""),
+        (4_999, MIB, ""),
+        (5_000, None, "waits for the stream to catch up: 5s behind"),
+        (7_200_000, 40 * MIB, "waits for the stream to catch up: 2h behind, 40 MiB to read"),
+        (None, 16 * MIB, "waits for the stream to catch up: 16 MiB to read"),
+        (0, 16 * MIB - 1, ""),
+    ],
+)
+def test_a_load_says_that_it_waits_for_the_stream(
+    behind_ms: int | None, lag_bytes: int | None, why: str
+) -> None:
+    told = Status(state="loading", run="a", behind_ms=behind_ms, lag_bytes=lag_bytes)
+    assert told.load_waits_for == why
+    assert replace(told, state="streaming").load_waits_for == ""
+
+
+def test_lists_and_lines_say_why_a_load_stands() -> None:
+    definition = CaptureDefinition(name="shop", url="postgresql://db/shop", tables=("orders",))
+    load = load_to_json(TableLoad(phase=Phase.READING, rows_estimate=100))
+    status = Status(state="loading", run="a", at_ms=1_000, behind_ms=60_000)
+    records = CaptureRecords(definition=definition, loads={"orders": load}, status=status.to_json())
+    facts = facts_of("shop", records, now_ms=2_000)
+    why = "waits for the stream to catch up: 1m behind"
+    assert facts["load_waits_for"] == why
+    assert load_lines(facts)[-1].strip() == f"the load {why}"
+    assert waits([facts]) == [f"shop: the load {why}"]
+    assert line_of(facts).endswith(f"orders 0%, the load {why}")
+    assert facts_of("shop", records, now_ms=60_000)["load_waits_for"] == ""

@@ -24,7 +24,10 @@ HEAD: Final = re.compile(
 )
 OPTION: Final = (
     r"(?:COMMENT|AUTO_INCREMENT|ROW_FORMAT|KEY_BLOCK_SIZE|STATS_\w+|ALGORITHM|LOCK|MAX_ROWS"
-    r"|MIN_ROWS|AVG_ROW_LENGTH|CHECKSUM|PAGE_\w+|PACK_KEYS|DELAY_KEY_WRITE)\s*=?\s*\S+"
+    r"|MIN_ROWS|AVG_ROW_LENGTH|CHECKSUM|PAGE_\w+|PACK_KEYS|DELAY_KEY_WRITE|ENCRYPT\w+"
+    r"|COMPRESSION|TRANSACTIONAL)\s*=?\s*\S+"
+    # Of columns that are added later: only CONVERT TO rewrites those that are there.
+    r"|(?:DEFAULT\s+)?(?:CHARACTER\s+SET|CHARSET|COLLATE)\s*=?\s*\S+"
     r"|ENGINE\s*=?\s*(?:INNODB|ARIA|MYISAM)"
 )
 HARMLESS: Final = re.compile(
@@ -32,6 +35,9 @@ HARMLESS: Final = re.compile(
     | ADD\s+(?:INDEX|KEY)\b.*
     | (?:DROP|RENAME)\s+(?:INDEX|KEY)\b.*
     | DROP\s+FOREIGN\s+KEY\b.*
+    | DROP\s+(?:CHECK|CONSTRAINT)\s+(?:IF\s+EXISTS\s+)?(?!PRIMARY\b){IDENTIFIER}
+    | ALTER\s+(?:CHECK|CONSTRAINT)\s+{IDENTIFIER}\s+(?:NOT\s+)?ENFORCED
+    | (?:ANALYZE|CHECK|OPTIMIZE|REBUILD)\s+PARTITION\b.*
     | DROP\s+(?:COLUMN\s+)?(?:IF\s+EXISTS\s+)?(?!PRIMARY\b){IDENTIFIER}(?:\s+(?:RESTRICT|CASCADE))?
     | ALTER\s+(?:INDEX|KEY)\b.*
     | ALTER\s+(?:COLUMN\s+)?{IDENTIFIER}\s+(?:SET|DROP)\s+DEFAULT\b.*
@@ -78,8 +84,14 @@ def alteration_of(statement: str) -> Alteration:
         return REWRITES
     clauses = [clause.strip() for clause in text.strip()[head.end() :].split(",")]
     added = [found for clause in clauses if (found := _added(clause, names))]
-    harmless = [HARMLESS.fullmatch(clause) or _added(clause, names) for clause in clauses]
+    harmless = [_is_harmless(clause, names) or _added(clause, names) for clause in clauses]
     return Alteration(keeps_values=all(harmless), added=frozenset(added))
+
+
+def _is_harmless(clause: str, names: list[str]) -> bool:
+    """MySQL drops the key by its name, too: DROP CONSTRAINT `PRIMARY`."""
+    is_of_key = any(names[int(mask)].upper() == "PRIMARY" for mask in MASK.findall(clause))
+    return HARMLESS.fullmatch(clause) is not None and not is_of_key
 
 
 def _without_parentheses(text: str) -> str:

@@ -143,6 +143,8 @@ def test_a_table_that_is_gone_is_no_trouble_to_the_others(tmp_path: Path) -> Non
 
 def test_a_change_of_another_table_makes_nothing_new(file: CapturedFile) -> None:
     file.execute("CREATE TABLE other (id)", "CREATE INDEX found ON orders (item)", "VACUUM")
+    file.execute("REINDEX", "ANALYZE", "CREATE VIEW seen AS SELECT * FROM orders")
+    file.execute("DROP INDEX found", "CREATE TRIGGER t AFTER INSERT ON other BEGIN SELECT 1; END")
     file.execute("INSERT INTO orders VALUES (1, 'tea', 1)")
     (change,) = file.follow()
     assert (change.table.version, reloads(file)) == (1, [])

@@ -424,6 +424,18 @@ def test_a_capture_tells_how_far_its_load_is(console: WebClient) -> None:
     assert "SHOPDB_PASSWORD" in text  # the variable's name, as the application wrote it
 
 
+def test_a_capture_says_that_its_load_waits_for_the_stream(
+    console: WebClient, source: MemorySource
+) -> None:
+    why = "The load waits for the stream to catch up: 1h behind"
+    assert why not in console.get("/console/captures/shopdb").text
+    assert source.declared.status is not None
+    source.declared.status = replace(
+        source.declared.status, state="loading", behind_ms=3_600_000, lag_bytes=None
+    )
+    assert why in console.get("/console/captures/shopdb").text
+
+
 def test_without_aggregates_there_is_no_page_for_them(
     console: WebClient, source: MemorySource
 ) -> None:
