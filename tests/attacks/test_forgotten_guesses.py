@@ -159,7 +159,7 @@ class Clinic:
 
     def forget(self, subject: str = "ada") -> None:
         with self.open() as app:
-            app.forget(subject, why="she asked")
+            assert app.forget(subject, why="she asked").guessable == 0
 
     # --- the attacker -------------------------------------------------------------------------
 

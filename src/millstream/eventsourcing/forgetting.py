@@ -4,16 +4,27 @@ They are found by the tag that every event with sealed values has, so no event i
 What is told holds no id of a subject, but its hash: a report may be kept.
 """
 
+import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from millstream.eventsourcing.key_book import Subject
 from millstream.eventsourcing.query import Query
-from millstream.eventsourcing.sealing import tag_of
-from millstream.eventsourcing.stored_event import StoredEvent
+from millstream.eventsourcing.sealing import (
+    NONCE_BYTES,
+    PADDED_BYTES_MIN,
+    PLACE_BYTES,
+    TAG_BYTES,
+    tag_of,
+)
+from millstream.eventsourcing.stored_event import KEYED_PRINT, StoredEvent
+
+SEALED: Final = re.compile(rb"sealed:1:[A-Za-z0-9_-]{22}\.[0-9]+:([A-Za-z0-9_-]+)")
+# Of place, nonce, padded value and tag, in base64.
+PADDED_LENGTH_MIN: Final = (PLACE_BYTES + NONCE_BYTES + PADDED_BYTES_MIN + TAG_BYTES) * 4 // 3
 
 
 class Events(Protocol):
@@ -28,7 +39,8 @@ class Events(Protocol):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Erasure:
     """What became of one subject. `subject` is its hash, `streams` how many events of each stream
-    have sealed values of it. `at` is None if it is not forgotten (a dry run)."""
+    have sealed values of it. `at` is None if it is not forgotten (a dry run). `guessable`: how many
+    of them a former version wrote in a way that lets somebody try out what was forgotten."""
 
     subject: str
     at: datetime | None
@@ -39,6 +51,7 @@ class Erasure:
     keys_rewrapped: int = 0
     streams: Mapping[str, int] = field(default_factory=dict)
     sealed_in: tuple[str, ...] = ()
+    guessable: int = 0
 
     @property
     def events(self) -> int:
@@ -57,6 +70,7 @@ class Erasure:
             "events": self.events,
             "streams": dict(self.streams),
             "sealed_in": list(self.sealed_in),
+            "guessable": self.guessable,
         }
 
     def __str__(self) -> str:
@@ -71,6 +85,11 @@ def lines_of(erasure: Erasure) -> list[str]:
     lines.append(f"events    {erasure.events:,} with sealed values, in {streams}")
     lines += [f"          {stream}: {count:,}" for stream, count in sorted(erasure.streams.items())]
     lines += [f"sealed in {place}" for place in erasure.sealed_in]
+    if erasure.guessable:
+        lines.append(
+            f"guessable {erasure.guessable:,} events are of a former version: whoever has the "
+            "keyring can try out what they had, see docs/guides/forgetting.md"
+        )
     return lines
 
 
@@ -81,16 +100,31 @@ def _when(erasure: Erasure) -> str:
     return f"{erasure.at:%Y-%m-%d %H:%M:%S} UTC{again}"
 
 
-def trace(events: Events | None, hash: str) -> dict[str, int]:
-    """How many events of each stream have sealed values of the subject."""
-    if events is None:
-        return {}
-    found: Counter[str] = Counter()
-    for partition in range(events.partitions):
+class Trace(NamedTuple):
+    """How many events of each stream have sealed values of a subject; how many are guessable."""
+
+    streams: Mapping[str, int]
+    guessable: int
+
+
+def trace(events: Events | None, hash: str) -> Trace:
+    found, guessable = Counter[str](), 0
+    for partition in range(0 if events is None else events.partitions):
+        assert events is not None
         stored: StoredEvent
         for stored in events.query(Query(tags=[tag_of(hash)]), partition=partition):
             found[stored.stream] += 1
-    return dict(found)
+            guessable += is_guessable(stored)
+    return Trace(dict(found), guessable)
+
+
+def is_guessable(stored: StoredEvent) -> bool:
+    """Whether a former version wrote it: with the print of its command by a key that stays, or
+    with a value whose length tells it. `stored` has sealed values."""
+    print = "" if stored.command is None else stored.command.print
+    if print and not print.startswith(KEYED_PRINT):
+        return True
+    return any(len(found[1]) < PADDED_LENGTH_MIN for found in SEALED.finditer(bytes(stored.data)))
 
 
 def places(events: Events | None, *, keys_topic: str, is_forgotten: bool) -> tuple[str, ...]:
@@ -117,6 +151,7 @@ def erasure_of(
     keys_topic: str,
 ) -> Erasure:
     remark = found.forgotten if found is not None else None
+    traced = trace(events, hash)
     return Erasure(
         subject=hash,
         at=remark.at if remark else None,
@@ -125,6 +160,7 @@ def erasure_of(
         is_repeat=is_repeat,
         had_key=had_key,
         keys_rewrapped=rewrapped,
-        streams=trace(events, hash),
+        streams=traced.streams,
+        guessable=traced.guessable,
         sealed_in=places(events, keys_topic=keys_topic, is_forgotten=remark is not None),
     )

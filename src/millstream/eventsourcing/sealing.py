@@ -45,6 +45,7 @@ TAG_PREFIX: Final = "personal:"
 KEY_BYTES: Final = 32
 NONCE_BYTES: Final = 12
 PLACE_BYTES: Final = 16
+TAG_BYTES: Final = 16  # of AES-GCM
 SUBJECT_HASH_BYTES: Final = 16  # two of a billion subjects are the same once in 10^20
 TOKEN: Final = re.compile(r"sealed:1:([A-Za-z0-9_-]{22}\.[1-9][0-9]{0,8}):([A-Za-z0-9_-]+)")
 PASSING_PREFIX: Final = "sealed-passing:1:"

@@ -8,7 +8,6 @@ topic that declares them as its event time (docs/guides/time_and_windows.md).
 
 # ruff: noqa: N802, N803  # Spark's names
 
-import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -32,6 +31,7 @@ from millstream.processing.operators.plain_times import from_plain, plain_type, 
 from millstream.processing.operators.table_frames import only_rows
 from millstream.processing.operators.window_kinds import MS_US, window_us
 from millstream.processing.reading.event_time import mark_event_time
+from millstream.processing.state.plain_pickles import dump_plain, load_plain
 from millstream.processing.state.state_terms import telling
 
 ADDED = ("corrected_at", "uncertainty_ms", "clock_restarts")
@@ -181,12 +181,12 @@ class SkewProcessor(StatefulProcessor):
         kept = self._kept.get()
         clocks = {} if kept is None else clocks_from(kept[0])
         told = [self._row(*row) for row in self._plan.told(clocks, rows)]
-        self._kept.update((pickle.dumps((STATE_VERSION, clocks), 5),))
+        self._kept.update((dump_plain((STATE_VERSION, clocks)),))
         return iter(told)
 
 
 def clocks_from(kept: bytes) -> dict[Any, Any]:
-    version, clocks = pickle.loads(kept)
+    version, clocks = load_plain(kept)
     if version != STATE_VERSION:
         raise Corrupt(
             f"the clocks of this checkpoint have format {version}, known is {STATE_VERSION}: "

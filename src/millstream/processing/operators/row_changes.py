@@ -5,7 +5,6 @@ state (docs/formats/table_state.md). Its key, and what it is joined or grouped b
 (base/identity.py), and decide in which slot of the state (paged_state.py) it is looked at.
 """
 
-import pickle
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -33,6 +32,7 @@ from millstream.processing.operators.changelog_columns import (
 )
 from millstream.processing.operators.table_join_state import RowChange
 from millstream.processing.state.paged_state import SLOT, slot_of
+from millstream.processing.state.plain_pickles import dump_plain, load_plain
 
 ROW_CHANGES = StructType(
     [
@@ -98,11 +98,11 @@ def _slotted(change: RowChange, key: str) -> Row:
 
 
 def to_bytes(row: Row) -> bytes:
-    return pickle.dumps(row, 5)
+    return dump_plain(row)
 
 
 def from_bytes(row: bytes) -> Row:
-    found: Row = pickle.loads(row)
+    found: Row = load_plain(row)
     return found
 
 

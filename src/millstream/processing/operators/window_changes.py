@@ -7,7 +7,6 @@
 One book is one entry of Spark's state: the windows of all keys that fall into one slot.
 """
 
-import pickle
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, TypeAlias
@@ -21,6 +20,7 @@ from millstream.processing.operators.window_state import (
     Revision,
     Windows,
 )
+from millstream.processing.state.plain_pickles import dump_plain, load_plain
 
 Emit: TypeAlias = Literal["upsert", "retract", "final"]
 EMITS: tuple[Emit, ...] = ("upsert", "retract", "final")
@@ -80,7 +80,7 @@ class WindowBook:
 
     def to_bytes(self) -> bytes:
         terms = terms_of(self.windows, self.grace)
-        return pickle.dumps((STATE_VERSION, terms, self.wake_at, self.states), 5)
+        return dump_plain((STATE_VERSION, terms, self.wake_at, self.states))
 
 
 def terms_of(windows: Windows, grace: int = 0) -> str:
@@ -91,7 +91,7 @@ def terms_of(windows: Windows, grace: int = 0) -> str:
 
 
 def book_from(kept: bytes, windows: Windows, emit: Emit, grace: int = 0) -> WindowBook:
-    version, *content = pickle.loads(kept)
+    version, *content = load_plain(kept)
     if version != STATE_VERSION:
         raise Corrupt(
             f"the windows of this checkpoint have format {version}, known is {STATE_VERSION}: "

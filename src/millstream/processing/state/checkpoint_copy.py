@@ -148,11 +148,22 @@ def _write_synced(path: Path, content: bytes) -> None:
 
 
 def read_copy(source: Path) -> JobCopy:
-    """What is in a copy, every file checked."""
+    """What is in a copy, every file checked; nothing else is in it, and nothing is elsewhere."""
     found = _decoded(source)
     for name, file in found.files.items():
+        _check_is_inside(source / name, source)
         _check_file(source / name, file)
+    for name in _names_under(source / CHECKPOINT):
+        if f"{CHECKPOINT}/{name}" not in found.files:
+            path = source / CHECKPOINT / name
+            raise DamagedCopy(path=path, problem=f"is not named in {COPY}")
     return found
+
+
+def _check_is_inside(path: Path, source: Path) -> None:
+    """Not by a link, either: what it leads to would be put into the job's directory."""
+    if path.is_symlink() or not path.resolve().is_relative_to(source.resolve()):
+        raise DamagedCopy(path=path, problem="leads out of the copy")
 
 
 def restore_job(

@@ -7,7 +7,6 @@ are full split in two; they do not merge, and one that is empty is not kept.
 Keys are plain values; `rank` says what they are compared by.
 """
 
-import pickle
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from typing import Any
 
 from millstream.base.errors import Corrupt
 from millstream.processing.state.paged_map import PageStore
+from millstream.processing.state.plain_pickles import dump_plain, load_plain
 
 PAGE_ENTRIES = 64
 # A page of the owner has 64 roots: with 8 entries each it is as large as 8 pages.
@@ -121,14 +121,14 @@ class OrderedPages:
             self._store.remove(self._page_name(number))
         else:
             content = (page.is_leaf, page.keys, page.below)
-            self._store.write(self._page_name(number), pickle.dumps(content, 5))
+            self._store.write(self._page_name(number), dump_plain(content))
 
     def _page(self, number: int) -> _Page:
         if number not in self._pages:
             kept = self._store.read(self._page_name(number))
             if kept is None:
                 raise PageMissing(page=self._page_name(number))
-            self._pages[number] = _Page(*pickle.loads(kept))
+            self._pages[number] = _Page(*load_plain(kept))
         return self._pages[number]
 
     def _page_name(self, number: int) -> str:

@@ -8,10 +8,11 @@ empty is not kept. A page is written once, by `save`.
 Page 0 holds the map's size as well: a small map is one page, read once and written once.
 """
 
-import pickle
 from collections.abc import ItemsView, Iterator, MutableMapping
 from hashlib import blake2b
 from typing import Any, Protocol
+
+from millstream.processing.state.plain_pickles import dump_plain, load_plain
 
 PAGE_ENTRIES = 64
 
@@ -77,18 +78,18 @@ class PagedMap(MutableMapping[str, Any]):
         page = self._pages.get(place, {})
         if page or (place == 0 and self._entries):
             content = (self._entries, self._pages_count, page) if place == 0 else page
-            self._store.write(self._page_name(place), pickle.dumps(content, 5))
+            self._store.write(self._page_name(place), dump_plain(content))
         else:
             self._store.remove(self._page_name(place))
 
     def _read_first(self) -> tuple[int, int, dict[str, Any]]:
         kept = self._store.read(self._page_name(0))
-        return (0, 1, {}) if kept is None else pickle.loads(kept)
+        return (0, 1, {}) if kept is None else load_plain(kept)
 
     def _page(self, place: int) -> dict[str, Any]:
         if place not in self._pages:
             kept = self._store.read(self._page_name(place))
-            self._pages[place] = {} if kept is None else pickle.loads(kept)
+            self._pages[place] = {} if kept is None else load_plain(kept)
         return self._pages[place]
 
     def _page_name(self, place: int) -> str:

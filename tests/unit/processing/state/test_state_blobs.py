@@ -2,14 +2,20 @@
 
 import os
 import pickle
-from datetime import UTC, datetime
+from collections import deque
+from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
+from fractions import Fraction
 from typing import Any
+from uuid import UUID
 from zoneinfo import ZoneInfo
 
 import pytest
+from pyspark.sql.types import Row, VariantVal
 
 from millstream.processing.jobs.plan_shape import PlanShape
+from millstream.processing.operators.aggregate_state import Weighted
+from millstream.processing.state.plain_pickles import NotPlainState, dump_plain, load_plain
 from millstream.processing.state.state_blobs import readable
 
 
@@ -31,6 +37,37 @@ def test_plain_values_are_shown(kept: Any, shown: Any) -> None:
 def test_our_own_values_are_shown_by_their_fields() -> None:
     kept = pickle.dumps(PlanShape(sources={"a": "b"}, output="x"), 5)
     assert readable(kept)["sources"] == {"a": "b"}
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"a": 1, "b": [None, True, 2.5, b"x", "y"]},
+        (Decimal("1.50"), Fraction(1, 3), timedelta(seconds=1), date(2026, 7, 1), time(12)),
+        datetime(2026, 7, 1, tzinfo=ZoneInfo("Europe/Berlin")),
+        datetime(2026, 7, 1, tzinfo=timezone(timedelta(hours=2))),
+        Row(a=1, b=Row("x")(2)),
+        Row("a", "b"),
+        {(1, "x"): {UUID(int=7)}},
+        Weighted(1, "g", (1, 2), (3,)),
+        PlanShape(sources={"a": "b"}),
+        deque([1], maxlen=3),
+    ],
+)
+def test_what_columns_hold_and_what_we_make_of_them_comes_back(value: Any) -> None:
+    found = load_plain(dump_plain(value))
+    assert (found, type(found)) == (value, type(value))
+
+
+def test_a_variant_comes_back() -> None:
+    found = load_plain(dump_plain(VariantVal(b"value", b"metadata")))
+    assert (found.value, found.metadata) == (b"value", b"metadata")
+
+
+def test_the_error_comes_out_of_another_process_as_it_is() -> None:
+    error = NotPlainState(reason="os.system is not a plain type")
+    again = pickle.loads(pickle.dumps(error))
+    assert (str(again), again.reason) == (str(error), error.reason)
 
 
 class Evil:
