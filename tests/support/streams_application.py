@@ -66,6 +66,8 @@ class Instance:
     def kill(self) -> None:
         """As a crash would."""
         self._process.kill()
+        if self._process.stdin is not None:
+            self._process.stdin.close()
         self._process.wait()
         self._reader.join()
 
