@@ -67,9 +67,14 @@ QUICK_GROUPS = {
     "group.share.min.session.timeout.ms": f"{SHARE_SESSION_MS}",
     "group.share.heartbeat.interval.ms": f"{SHARE_HEARTBEAT_MS}",
     "group.share.min.heartbeat.interval.ms": f"{SHARE_HEARTBEAT_MS}",
+    "group.streams.min.session.timeout.ms": f"{CONSUMER_SESSION_MS}",
+    "group.streams.min.heartbeat.interval.ms": f"{CONSUMER_HEARTBEAT_MS}",
+    "group.streams.initial.rebalance.delay.ms": "0",
 }
 # The shortest lock of a share group that Millstream allows; Kafka's own is 15 s unless told so.
 QUICK_LOCKS = {"group.share.min.record.lock.duration.ms": "1000"}
+# What a producer that was killed left open is aborted soon after its timeout.
+QUICK_ABORTS = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "500"}
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -90,7 +95,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def apache_kafka() -> Iterator[str]:
     """The address of an Apache Kafka that keeps old records and is quick to miss a member."""
-    properties = KEEPS_OLD_RECORDS | QUICK_GROUPS | QUICK_LOCKS
+    properties = KEEPS_OLD_RECORDS | QUICK_GROUPS | QUICK_LOCKS | QUICK_ABORTS
     with ApacheKafka(
         extra_properties=properties, heap="512m", jvm_options=QUICK_START_OPTIONS
     ) as kafka:

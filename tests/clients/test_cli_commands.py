@@ -21,7 +21,10 @@ from typer.testing import CliRunner
 from millstream import Broker
 from millstream.cli import app
 from tests.clients.protocol_member import config_of, open_member
+from tests.clients.share_group_steps import configure_group
 from tests.clients.steps import take
+from tests.clients.streams_group_steps import join_streams, leave_streams
+from tests.support.raw_client import RawClient
 
 COMMAND = (sys.executable, "-m", "millstream")
 WITHIN_S = 20.0
@@ -486,6 +489,34 @@ def _reads_two_partitions(cli: Cli, group: str, consumer: ShareConsumer) -> bool
         return False
     (described,) = cli.json("groups", "describe", group)
     return [one["partitions"] for one in described["consumers"]] == [2]
+
+
+def test_a_streams_group_is_shown_with_its_tasks_moved_and_deleted(
+    cli: Cli, bootstrap: str, topic: str, group: str
+) -> None:
+    cli.run("topics", "create", topic, "--partitions", "2")
+    cli.run("produce", topic, "a", "b", "c", "--partition", "0")
+    configure_group(bootstrap, group, streams_initial_rebalance_delay_ms="0")
+    with RawClient(bootstrap) as client:
+        told = join_streams(client, group, topic)
+        (described,) = cli.json("groups", "describe", group)
+        assert (described["state"], described["protocol"]) == ("stable", "streams")
+        [consumer] = described["consumers"]
+        assert (consumer["active_tasks"], consumer["standby_tasks"]) == (["0_0", "0_1"], [])
+        assert consumer["partitions"] == 2
+        shown = cli.run("groups", "describe", group)
+        assert ", streams protocol, 1 member, lag " in shown
+        assert "0_0, 0_1" in shown
+        assert "1 live member" in cli.fail("groups", "reset", group, "--to", "earliest", "--yes")
+        leave_streams(client, group, told.member_id)
+    cli.run("groups", "reset", group, "--to", "1", "--topic", f"{topic}:0", "--yes")
+    (described,) = cli.json("groups", "describe", group)
+    part = described["partitions"][0]
+    assert (part["committed"], part["end"], part["lag"]) == (1, 3, 2)
+    listed = [line.split() for line in cli.run("groups", "list").splitlines()]
+    assert [group, "empty", "streams", "0", "1"] in [row[:5] for row in listed]
+    cli.run("groups", "delete", group, "--yes")
+    assert f"Group {group} does not exist" in cli.fail("groups", "describe", group)
 
 
 def test_a_deleted_group_is_gone(cli: Cli, topic: str, group: str) -> None:

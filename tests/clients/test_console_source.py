@@ -23,6 +23,9 @@ from millstream.processing.jobs.lag import Lag
 from millstream.processing.jobs.progress import JobProgress
 from millstream.queues.queue import Queue
 from millstream.web.console.facts import Look, NewRecord, Node, RecordSeen
+from tests.clients.share_group_steps import configure_group
+from tests.clients.streams_group_steps import join_streams, leave_streams
+from tests.support.raw_client import RawClient
 from tests.support.waiting import eventually
 from tests.support.written_checkpoint import write_checkpoint
 
@@ -315,6 +318,22 @@ def test_a_group_tells_its_lag(shown: ShownApp, topic: str, brokers: str) -> Non
         assert [(one.partition, one.lag) for one in detail.partitions if one.lag] == [(1, 3)]
     with pytest.raises(GroupNotFound):
         shown.groups.detail("not-there")
+
+
+def test_a_streams_group_is_seen_with_its_members(
+    shown: ShownApp, topic: str, brokers: str
+) -> None:
+    name = f"application-of-{topic}"
+    configure_group(brokers, name, streams_initial_rebalance_delay_ms="0")
+    with RawClient(brokers) as client:
+        told = join_streams(client, name, topic)
+        assert name in shown.groups.names()
+        [seen] = shown.groups.seen([name])
+        assert (seen.protocol, seen.state, seen.members) == ("streams", "stable", 1)
+        detail = shown.groups.detail(name)
+        assert {one.topic for one in detail.partitions} == {topic}
+        assert [one.partitions for one in detail.members] == [len(detail.partitions)]
+        leave_streams(client, name, told.member_id)
 
 
 def test_dead_letters_are_seen_and_put_back(shown: ShownApp, brokers: str) -> None:

@@ -37,6 +37,7 @@ NAMELESS = {"utils", "util", "common", "helpers", "helper", "core", "misc"}
 # Values in, values out.
 PURE = {
     "broker/wire": {"asyncio", "socket", "select", "threading", "time", "os", "random"},
+    "broker/streams": {"asyncio", "socket", "select", "threading", "time", "os", "random"},
     "broker/groups": {"asyncio", "socket", "select", "threading", "time", "os", "random"},
     "log": {"asyncio", "socket", "threading"},
 }

@@ -29,6 +29,7 @@ from millstream.broker.groups.group_messages import (
 from millstream.broker.groups.group_metadata import GroupMetadata
 from millstream.broker.groups.group_state import GroupLimits, GroupState
 from millstream.broker.groups.outcome import Outbox, Outcome, Replies
+from millstream.broker.streams.streams_messages import StreamsHeartbeatReply
 from millstream.broker.wire.error_codes import ErrorCode
 
 LIMITS = GroupLimits(
@@ -119,7 +120,7 @@ class ClassicGroupMachine(RuleBasedStateMachine):
     def deliver(self, replies: Replies) -> None:
         for token, reply in replies:
             assert isinstance(token, int)
-            assert not isinstance(reply, ConsumerHeartbeatReply)
+            assert not isinstance(reply, ConsumerHeartbeatReply | StreamsHeartbeatReply)
             client, request = self.open.pop(token)
             self.hear(client, request, reply)
 

@@ -30,7 +30,7 @@ from millstream.broker.groups.group_messages import (
 )
 from millstream.broker.groups.group_records import changes_of, read_group_value, read_key
 from millstream.broker.groups.group_state import ConsumerGroupLimits, GroupLimits, GroupState
-from millstream.broker.groups.outcome import AnyReply, Outbox, Outcome, Replies
+from millstream.broker.groups.outcome import AnyFact, AnyFactKey, AnyReply, Outbox, Outcome, Replies
 from millstream.broker.groups.stored_facts import Fact, FactKey
 from millstream.broker.groups.topic_catalog import CataloguedTopic, TopicCatalog
 from millstream.broker.wire.error_codes import ErrorCode
@@ -91,7 +91,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
     def start_incarnation(self) -> None:
         self.outbox = Outbox()
         self.unsynced: deque[Stored | None] = deque()  # None: could not be appended
-        self.unstored: dict[FactKey, Fact | None] = {}
+        self.unstored: dict[AnyFactKey, AnyFact | None] = {}
         self.open: dict[int, tuple[AnyClient, Request]] = {}
         for client in self.clients:
             if client.waits:
@@ -181,7 +181,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
     def receive_consumer(self, request: ConsumerHeartbeat, token: int) -> None:
         if isinstance(self.group, ConsumerGroup):
             self.take(self.group.consumer_heartbeat(request, reply_to=token, now_ms=self.now_ms))
-        elif request.epoch == 0:
+        elif request.epoch == 0 and isinstance(self.group, ClassicGroup):
             self.become_consumer(self.group, request, token)
         else:
             refusal = ConsumerHeartbeatReply(error=ErrorCode.GROUP_ID_NOT_FOUND)

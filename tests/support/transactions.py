@@ -146,7 +146,9 @@ class Producer:
                 return int(code)
         return self.write_offset(topic, offset, group=group)
 
-    def write_offset(self, topic: str, offset: int, *, group: str = "readers") -> int:
+    def write_offset(
+        self, topic: str, offset: int, *, group: str = "readers", **member: Any
+    ) -> int:
         place = TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
         request = TxnOffsetCommitRequest(
             transactional_id=self.name,
@@ -154,6 +156,7 @@ class Producer:
             producer_id=self.who.producer_id,
             producer_epoch=self.who.epoch,
             topics=[TxnOffsetCommitRequestTopic(name=topic, partitions=[place])],
+            **member,
         )
         answer = self.served.ask(request, self.flow.value[2])
         return int(answer.topics[0].partitions[0].error_code)

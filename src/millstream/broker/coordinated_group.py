@@ -7,13 +7,12 @@ from dataclasses import dataclass, field, replace
 from millstream.broker.deadline_timer import DeadlineTimer
 from millstream.broker.groups.conversion import AnyGroup
 from millstream.broker.groups.group_offsets import GroupOffsets, TopicPartition
-from millstream.broker.groups.outcome import Outbox, Outcome
-from millstream.broker.groups.stored_facts import Fact, FactKey
+from millstream.broker.groups.outcome import AnyFact, AnyFactKey, Outbox, Outcome
 
 
 @dataclass(slots=True)
 class CoordinatedGroup:
-    """A classic or consumer group, how far it has read, and the answers that wait for the disk."""
+    """A group of any kind but share, how far it has read, and answers that wait for the disk."""
 
     members: AnyGroup
     offsets: GroupOffsets = field(default_factory=GroupOffsets)
@@ -23,7 +22,7 @@ class CoordinatedGroup:
     committing: Counter[TopicPartition] = field(default_factory=Counter)
     last_store: "asyncio.Future[None] | None" = None  # of its state, until that is synced
     # What did not get into the log: it goes with the next outcome, whose replies wait for it.
-    unstored: dict[FactKey, Fact | None] = field(default_factory=dict)
+    unstored: dict[AnyFactKey, AnyFact | None] = field(default_factory=dict)
 
     @property
     def partitions(self) -> list[TopicPartition]:

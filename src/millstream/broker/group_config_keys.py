@@ -24,6 +24,10 @@ SHARE_LOCKS_MAX = "share.partition.max.record.locks"
 SHARE_RESET = "share.auto.offset.reset"
 SHARE_ISOLATION = "share.isolation.level"
 SHARE_RENEWAL = "share.renew.acknowledge.enable"
+STREAMS_SESSION_TIMEOUT = "streams.session.timeout.ms"
+STREAMS_HEARTBEAT_INTERVAL = "streams.heartbeat.interval.ms"
+STREAMS_STANDBYS = "streams.num.standby.replicas"
+STREAMS_INITIAL_DELAY = "streams.initial.rebalance.delay.ms"
 DEAD_LETTER_TOPIC = "errors.deadletterqueue.topic.name"
 
 READ_UNCOMMITTED, READ_COMMITTED = "read_uncommitted", "read_committed"
@@ -160,6 +164,34 @@ GROUP_CONFIGS: Mapping[str, GroupConfigKey] = {
         default="true",
         check=_one_of("true", "false"),
         help="whether a member may ask for more time with a record",
+    ),
+    STREAMS_SESSION_TIMEOUT: _ms(
+        45_000,
+        1_000,
+        1_800_000,
+        "group.streams.session.timeout.ms",
+        "after which silence a member of a streams group is out",
+    ),
+    STREAMS_HEARTBEAT_INTERVAL: _ms(
+        5_000,
+        100,
+        60_000,
+        "group.streams.heartbeat.interval.ms",
+        "how often members of a streams group are told to heartbeat",
+    ),
+    STREAMS_STANDBYS: _count(
+        0,
+        0,
+        10,
+        "group.streams.num.standby.replicas",
+        "how many copies of each state the other instances of an application keep",
+    ),
+    STREAMS_INITIAL_DELAY: _ms(
+        3_000,
+        0,
+        300_000,
+        "group.streams.initial.rebalance.delay.ms",
+        "how long an empty streams group waits for more members before it hands out tasks",
     ),
     DEAD_LETTER_TOPIC: GroupConfigKey(
         type=ConfigType.STRING,

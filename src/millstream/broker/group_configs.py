@@ -1,4 +1,4 @@
-"""What an operator sets for single groups (KIP-848, KIP-932): their pace, and how they share.
+"""What an operator sets for single groups (KIP-848, 932, 1071): their pace, and how they share.
 
 Kept in the broker's metadata, one record per group, also for groups that are not there yet; a
 group that says nothing follows the broker's settings. Which names there are is said in
@@ -27,11 +27,16 @@ from millstream.broker.group_config_keys import (
     SHARE_RENEWAL,
     SHARE_RESET,
     SHARE_SESSION_TIMEOUT,
+    STREAMS_HEARTBEAT_INTERVAL,
+    STREAMS_INITIAL_DELAY,
+    STREAMS_SESSION_TIMEOUT,
+    STREAMS_STANDBYS,
 )
 from millstream.broker.groups.group_state import ConsumerGroupLimits
 from millstream.broker.share.share_group import ShareGroupLimits
 from millstream.broker.share.share_partition import ShareTerms
 from millstream.broker.share.share_reset import ShareReset, read_share_reset
+from millstream.broker.streams.streams_group import StreamsGroupLimits
 from millstream.broker.topic_config import InvalidConfig
 from millstream.broker.topics import OverridesChange
 
@@ -40,6 +45,7 @@ GROUP_CONFIG_KEY = b"group-config/"
 PACES = (
     (CONSUMER_HEARTBEAT_INTERVAL, CONSUMER_SESSION_TIMEOUT),
     (SHARE_HEARTBEAT_INTERVAL, SHARE_SESSION_TIMEOUT),
+    (STREAMS_HEARTBEAT_INTERVAL, STREAMS_SESSION_TIMEOUT),
 )
 
 
@@ -77,6 +83,14 @@ class GroupConfigs:
         return ShareGroupLimits(
             session_timeout_ms=self._number(group_id, SHARE_SESSION_TIMEOUT),
             heartbeat_interval_ms=self._number(group_id, SHARE_HEARTBEAT_INTERVAL),
+        )
+
+    def streams_limits_of(self, group_id: str) -> StreamsGroupLimits:
+        return StreamsGroupLimits(
+            session_timeout_ms=self._number(group_id, STREAMS_SESSION_TIMEOUT),
+            heartbeat_interval_ms=self._number(group_id, STREAMS_HEARTBEAT_INTERVAL),
+            initial_rebalance_delay_ms=self._number(group_id, STREAMS_INITIAL_DELAY),
+            standbys=self._number(group_id, STREAMS_STANDBYS),
         )
 
     def share_terms_of(self, group_id: str) -> ShareTerms:

@@ -22,12 +22,19 @@ from millstream.broker.groups.consumer_admission import check_heartbeat, refuse
 from millstream.broker.groups.consumer_group import ConsumerGroup
 from millstream.broker.groups.consumer_member import JOINING_EPOCH
 from millstream.broker.groups.consumer_messages import ConsumerHeartbeat
-from millstream.broker.groups.consumer_records import fact_key, read_fact
+from millstream.broker.groups.consumer_records import read_fact
 from millstream.broker.groups.consumer_state import ASSIGNORS
-from millstream.broker.groups.conversion import AnyGroup, to_classic_group, to_consumer_group
+from millstream.broker.groups.conversion import (
+    AnyGroup,
+    to_classic_group,
+    to_consumer_group,
+    to_streams_group,
+    vacated,
+)
 from millstream.broker.groups.group_messages import ReplyTo
 from millstream.broker.groups.group_offsets import CommittedOffset, TopicPartition
 from millstream.broker.groups.group_records import (
+    any_fact_key,
     changes_of,
     group_key,
     offset_key,
@@ -46,6 +53,11 @@ from millstream.broker.new_groups import NewGroups
 from millstream.broker.share.share_group import ShareGroup
 from millstream.broker.share.share_group_records import is_share_key
 from millstream.broker.sharing.share_groups import ShareGroups
+from millstream.broker.streams import streams_admission
+from millstream.broker.streams.streams_facts import StreamsFact, StreamsFactKey
+from millstream.broker.streams.streams_group import StreamsGroup
+from millstream.broker.streams.streams_messages import StreamsHeartbeat
+from millstream.broker.streams.streams_records import read_streams_fact
 from millstream.broker.topics import OverridesChange, Topics
 from millstream.broker.transactions.transaction import Identity
 from millstream.broker.wire import ErrorCode
@@ -206,8 +218,12 @@ class GroupCoordinator:
     def _convert_to_consumer(
         self, group: CoordinatedGroup, join: ConsumerHeartbeat, reply_to: ReplyTo
     ) -> None:
+        self._vacate(group)
         old = group.members
-        assert isinstance(old, ClassicGroup)
+        if not isinstance(old, ClassicGroup):
+            message = f"group {old.group_id} is a {old.kind.value} group with members"
+            _deliver(((reply_to, refuse(ErrorCode.GROUP_ID_NOT_FOUND, message)),))
+            return
         new = self._new.consumer(old.group_id)
         outcome = to_consumer_group(old, new, join, reply_to=reply_to, now_ms=self.now_ms())
         if outcome.must_persist:
@@ -216,11 +232,18 @@ class GroupCoordinator:
         self.run(group, outcome)
 
     def find_for_join(self, group_id: str) -> CoordinatedGroup:
-        """JoinGroup: a consumer group without members is a classic group's name, too."""
+        """JoinGroup: any group without members is a classic group's name, too."""
         group = self.find_or_create(group_id)
-        if isinstance(group.members, ConsumerGroup) and group.members.is_vacant:
-            self._convert_to_classic(group, group.members)
+        self._vacate(group)
         return group
+
+    def _vacate(self, group: CoordinatedGroup) -> None:
+        """A group of a newer protocol that has no members goes on as an empty classic one."""
+        old = group.members
+        if not isinstance(old, ClassicGroup) and old.is_vacant:
+            logger.info("group %s goes on as a classic group", old.group_id)
+            group.members = self._new.classic(old.group_id)
+            self.run(group, vacated(old))
 
     def _convert_to_classic(self, group: CoordinatedGroup, old: ConsumerGroup) -> None:
         logger.info("group %s goes on as a classic group", old.group_id)
@@ -228,19 +251,65 @@ class GroupCoordinator:
         group.members = new
         self.run(group, to_classic_group(old, new, now_ms=self.now_ms()))
 
+    def streams_heartbeat(
+        self, group_id: str, request: StreamsHeartbeat, reply_to: ReplyTo
+    ) -> None:
+        """StreamsGroupHeartbeat: a join makes the group, also of a classic one without members."""
+        refusal = streams_admission.check_heartbeat(request)
+        is_join = request.epoch == JOINING_EPOCH
+        group = self._groups.get(group_id)
+        if refusal is not None:
+            _deliver(((reply_to, refusal),))
+        elif group is not None and isinstance(group.members, StreamsGroup):
+            self._hear_of_streams(group, group.members, request, reply_to)
+        elif is_join and group is None and group_id not in self.shares:
+            members = self._new.streams(group_id)
+            group = self._groups[group_id] = CoordinatedGroup(members)
+            self._hear_of_streams(group, members, request, reply_to)
+        elif is_join and group is not None and _is_empty_classic(group.members):
+            self._convert_to_streams(group, request, reply_to)
+        else:
+            message = f"there is no streams group {group_id}"
+            refusal = streams_admission.refuse(ErrorCode.GROUP_ID_NOT_FOUND, message)
+            _deliver(((reply_to, refusal),))
+
+    def _hear_of_streams(
+        self,
+        group: CoordinatedGroup,
+        members: StreamsGroup,
+        request: StreamsHeartbeat,
+        reply_to: ReplyTo,
+    ) -> None:
+        now_ms = self.now_ms()
+        self.run(group, members.streams_heartbeat(request, reply_to=reply_to, now_ms=now_ms))
+
+    def _convert_to_streams(
+        self, group: CoordinatedGroup, join: StreamsHeartbeat, reply_to: ReplyTo
+    ) -> None:
+        old = group.members
+        assert isinstance(old, ClassicGroup)
+        new = self._new.streams(old.group_id)
+        outcome = to_streams_group(old, new, join, reply_to=reply_to, now_ms=self.now_ms())
+        if outcome.must_persist:
+            logger.info("group %s goes on as a streams group", old.group_id)
+            group.members = new
+        self.run(group, outcome)
+
     async def change_config(self, group_id: str, change: OverridesChange) -> None:
         """Change what is set for one group; returns when that is durable."""
         await self.configs.change(group_id, change)
         group = self._groups.get(group_id)
         if group is not None and isinstance(group.members, ConsumerGroup):
             group.members.limits = self.configs.limits_of(group_id)
+        if group is not None and isinstance(group.members, StreamsGroup):
+            group.members.limits = self.configs.streams_limits_of(group_id)
         self.shares.follow_config(group_id)
 
     def follow_topic(self, name: str) -> None:
         """The topic came, went or grew: groups that read it assign anew."""
         self._new.follow_topic(name)
         for group in tuple(self):
-            if isinstance(group.members, ConsumerGroup):
+            if not isinstance(group.members, ClassicGroup):
                 self.run(group, group.members.topic_changed(name))
         self.shares.follow_topics()
 
@@ -306,8 +375,8 @@ class GroupCoordinator:
         if members.state is not GroupState.EMPTY:
             return ErrorCode.NON_EMPTY_GROUP
         keys = [group_key(group_id), *(offset_key(group_id, where) for where in group.partitions)]
-        if isinstance(members, ConsumerGroup):
-            keys += [fact_key(group_id, key) for key in members.book.fact_keys()]
+        if not isinstance(members, ClassicGroup):
+            keys += [any_fact_key(group_id, key) for key in members.book.fact_keys()]
         removed = self._remove(keys)  # raises before anything has changed, if it must
         self._held.doom(group)
         group.members.delete()
@@ -357,6 +426,7 @@ class GroupCoordinator:
 
     def _load(self) -> None:
         facts: dict[str, dict[FactKey, Fact]] = {}
+        streams: dict[str, dict[StreamsFactKey, StreamsFact]] = {}
         for key, value in self._state:
             if is_share_key(key):
                 continue  # theirs
@@ -364,12 +434,16 @@ class GroupCoordinator:
             group = self.find_or_create(group_id)
             if isinstance(what, TopicPartition):
                 group.offsets.commit(what, read_offset_value(value))
+            elif isinstance(what, StreamsFactKey):
+                streams.setdefault(group_id, {})[what] = read_streams_fact(what, value)
             elif what is not None:
                 facts.setdefault(group_id, {})[what] = read_fact(what, value)
             elif isinstance(group.members, ClassicGroup):
                 group.members.restore(read_group_value(value), now_ms=self.now_ms())
         for group_id, own in facts.items():
             self._restore_consumer(group_id, own)
+        for group_id, streams_facts in streams.items():
+            self._restore_streams(group_id, streams_facts)
         for producer_id, records in self._state.pending.items():
             for record in records:
                 self._hold(producer_id, record)
@@ -381,11 +455,20 @@ class GroupCoordinator:
         members.restore(facts, now_ms=self.now_ms())
         self._groups[group_id].members = members
 
+    def _restore_streams(self, group_id: str, facts: Mapping[StreamsFactKey, StreamsFact]) -> None:
+        members = self._new.streams(group_id)
+        members.restore(facts, now_ms=self.now_ms())
+        self._groups[group_id].members = members
+
     def _hold(self, producer_id: int, record: Record) -> None:
         group_id, where = read_key(record.key or b"")
         if isinstance(where, TopicPartition) and record.value is not None:
             held = [(where, read_offset_value(record.value))]
             self._held.hold(producer_id, self.find_or_create(group_id), held)
+
+
+def _is_empty_classic(members: AnyGroup) -> bool:
+    return isinstance(members, ClassicGroup) and members.is_vacant
 
 
 def _deliver(replies: Replies) -> None:

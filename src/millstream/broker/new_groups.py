@@ -12,6 +12,7 @@ from millstream.broker.groups.consumer_group import ConsumerGroup
 from millstream.broker.groups.group_state import GroupLimits
 from millstream.broker.groups.topic_catalog import CataloguedTopic, TopicCatalog
 from millstream.broker.share.share_group import ShareGroup
+from millstream.broker.streams.streams_group import StreamsGroup
 from millstream.broker.topics import Topic, Topics
 
 
@@ -43,6 +44,10 @@ class NewGroups:
     def share(self, group_id: str) -> ShareGroup:
         limits = self._configs.share_limits_of(group_id)
         return ShareGroup(group_id, catalog=self._catalog, limits=limits)
+
+    def streams(self, group_id: str) -> StreamsGroup:
+        limits = self._configs.streams_limits_of(group_id)
+        return StreamsGroup(group_id, catalog=self._catalog, limits=limits)
 
     def follow_topic(self, name: str) -> None:
         """The topic came, went or grew."""

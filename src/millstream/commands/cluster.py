@@ -5,8 +5,8 @@ Every call ends within a limit, and fails in our own words (connecting.py).
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from millstream.base.errors import MillstreamError
 from millstream.base.librdkafka import topic_id_text
@@ -73,12 +73,21 @@ class ConfigValue:
     own: bool
 
 
+class GroupTasks(NamedTuple):
+    """The tasks of a member of a streams group, by name (0_1)."""
+
+    active: tuple[str, ...] = ()
+    standby: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
     id: str
     state: str
     protocol: str
     members: Mapping[Member, tuple[Partition, ...]]
+    # Of a streams group.
+    tasks: Mapping[Member, GroupTasks] = field(default_factory=dict)
 
     @property
     def exists(self) -> bool:

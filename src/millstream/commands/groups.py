@@ -1,7 +1,7 @@
 """`millstream groups`: list, describe, reset, delete, of every kind of group.
 
 `describe` says how far a group is behind, and how far it is from losing data (lag.py). Share groups
-are asked for in words of their own (share_groups.py).
+and streams groups are asked for in words of their own (share_groups.py, streams_groups.py).
 """
 
 import time
@@ -39,6 +39,7 @@ from millstream.commands.positions import (
 
 if TYPE_CHECKING:
     from millstream.commands.share_groups import ShareGroups
+    from millstream.commands.streams_groups import StreamsGroups
 
 app = typer.Typer(no_args_is_help=True, help="Groups of consumers: their lag, risk and place.")
 
@@ -74,15 +75,24 @@ def share_groups(cluster: Cluster) -> "ShareGroups":
     return ShareGroups(cluster.brokers)
 
 
+def streams_groups(cluster: Cluster) -> "StreamsGroups":
+    from millstream.commands.streams_groups import StreamsGroups
+
+    return StreamsGroups(cluster.brokers)
+
+
 def all_groups(cluster: Cluster) -> dict[str, Group]:
-    shares = share_groups(cluster)
+    shares, streams = share_groups(cluster), streams_groups(cluster)
     found = cluster.listed_groups(cluster.group_names()) | shares.listed(shares.names())
+    found |= streams.listed(streams.names())
     return dict(sorted(found.items()))
 
 
 def find_group(cluster: Cluster, name: str) -> Group:
     group = cluster.groups([name])[name]
-    return group if group.exists else share_groups(cluster).find(name) or group
+    if group.exists:
+        return group
+    return share_groups(cluster).find(name) or streams_groups(cluster).find(name) or group
 
 
 def places_of(cluster: Cluster, group: Group) -> dict[Partition, Place]:
@@ -268,7 +278,8 @@ def _to_json(group: Group, lags: list[PartitionLag], now_ms: int) -> dict[str, A
         "partitions": [_partition_to_json(part, now_ms) for part in lags],
         "topics": [{"topic": one.name} | _total_to_json(one) for one in by_topic],
         "consumers": [
-            _member_to_json(member) | _total_to_json(one) for member, one in by_member.items()
+            _member_to_json(member) | _total_to_json(one) | _tasks_to_json(group, member)
+            for member, one in by_member.items()
         ],
     }
 
@@ -293,6 +304,13 @@ def _partition_to_json(part: PartitionLag, now_ms: int) -> dict[str, Any]:
 
 def _member_to_json(member: Member) -> dict[str, Any]:
     return {"consumer": member.id, "client_id": member.client_id, "host": member.host}
+
+
+def _tasks_to_json(group: Group, member: Member) -> dict[str, Any]:
+    tasks = group.tasks.get(member)
+    if tasks is None:
+        return {}
+    return {"active_tasks": list(tasks.active), "standby_tasks": list(tasks.standby)}
 
 
 def _total_to_json(one: LagTotal) -> dict[str, Any]:
@@ -327,6 +345,15 @@ def _print_group(group: Group, lags: list[PartitionLag], now_ms: int) -> None:
             [
                 [m.id, m.client_id, m.host, t.partitions, lag_cell(t.lag)]
                 for m, t in by_member.items()
+            ],
+        )
+    if group.tasks:
+        typer.echo("")
+        print_table(
+            ["CONSUMER", "TASKS", "STANDBYS"],
+            [
+                [member.id, ", ".join(tasks.active) or "-", ", ".join(tasks.standby) or "-"]
+                for member, tasks in group.tasks.items()
             ],
         )
 

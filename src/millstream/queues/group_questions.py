@@ -5,6 +5,7 @@ queues and `millstream groups` ask here.
 """
 
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any, TypeVar
 
 from millstream.broker.wire import ErrorCode
@@ -37,8 +38,12 @@ GROUP_KEY = 0  # FindCoordinator's number of a group
 
 
 async def share_group_names(access: Access) -> set[str]:
+    return await group_names(access, SHARE)
+
+
+async def group_names(access: Access, kind: str) -> set[str]:
     """Every broker tells of the groups that it coordinates."""
-    return set().union(*await at_every_broker(access, _names_at))
+    return set().union(*await at_every_broker(access, partial(_names_at, kind)))
 
 
 async def at_every_broker(
@@ -53,10 +58,10 @@ async def at_every_broker(
     return answers
 
 
-async def _names_at(broker: Connection) -> set[str]:
-    answer = await broker.call(ListGroupsRequest(types_filter=[SHARE]), ListGroupsResponse)
+async def _names_at(kind: str, broker: Connection) -> set[str]:
+    answer = await broker.call(ListGroupsRequest(types_filter=[kind]), ListGroupsResponse)
     check_answer(answer.error_code, None, doing="list groups")
-    return {one.group_id for one in answer.groups if one.group_type.lower() == SHARE}
+    return {one.group_id for one in answer.groups if one.group_type.lower() == kind}
 
 
 async def at_coordinator(

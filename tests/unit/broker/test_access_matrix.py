@@ -63,6 +63,7 @@ from tests.unit.broker.test_handlers import (
     create_request,
     errors_in,
     join_consumers,
+    join_streams,
     listing,
     transactions_request,
 )
@@ -221,6 +222,7 @@ WHENS: dict[ApiKey, tuple[str, ...]] = {
     ApiKey.CONSUMER_GROUP_HEARTBEAT: ("", OF_NAMED),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: (OF_NAMED,),
     ApiKey.SHARE_GROUP_HEARTBEAT: ("", OF_NAMED),
+    ApiKey.STREAMS_GROUP_HEARTBEAT: ("", OF_NAMED),
 }
 # What the answer to it shows, where a denial only hides.
 SHOWS: dict[ApiKey, Callable[[Any, World], bool]] = {
@@ -333,6 +335,13 @@ MORE_CASES = [
         ("of a share partition",),
         name="share",
         first_version=6,
+    ),
+    Case(
+        ApiKey.STREAMS_GROUP_HEARTBEAT,
+        lambda world: join_streams(world, f"{world.name}-changelog"),
+        ("", OF_NAMED, "it creates internal topics"),
+        lambda answer, _: bool(answer.status) and "not authorized" not in repr(answer),
+        "with-a-changelog",
     ),
     Case(
         ApiKey.DESCRIBE_TOPIC_PARTITIONS,

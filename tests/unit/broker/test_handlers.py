@@ -65,6 +65,8 @@ from millstream.broker.wire.messages import (
     share_fetch,
     share_group_describe,
     share_group_heartbeat,
+    streams_group_describe,
+    streams_group_heartbeat,
     txn_offset_commit,
     unregister_broker,
     update_features,
@@ -140,6 +142,8 @@ OFFERED: dict[ApiKey, tuple[int, int]] = {
     ApiKey.SHARE_GROUP_DESCRIBE: (1, 1),
     ApiKey.SHARE_FETCH: (1, 2),
     ApiKey.SHARE_ACKNOWLEDGE: (1, 2),
+    ApiKey.STREAMS_GROUP_HEARTBEAT: (0, 0),
+    ApiKey.STREAMS_GROUP_DESCRIBE: (0, 0),
     ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: (0, 1),
     ApiKey.ALTER_SHARE_GROUP_OFFSETS: (0, 0),
     ApiKey.DELETE_SHARE_GROUP_OFFSETS: (0, 0),
@@ -489,6 +493,35 @@ def describe_sharing(world: World) -> Message:
     return share_group_describe.ShareGroupDescribeRequest(group_ids=[world.name])
 
 
+# --- streams groups ----------------------------------------------------------------------------
+
+
+def join_streams(world: World, *changelogs: str, **more: Any) -> Message:
+    """An instance of an application that reads `orders`, and keeps these changelogs."""
+    reads = streams_group_heartbeat.Subtopology(
+        subtopology_id="0",
+        source_topics=["orders"],
+        state_changelog_topics=[streams_group_heartbeat.TopicInfo(name=one) for one in changelogs],
+    )
+    epoch = more.pop("member_epoch", 0)
+    topology = streams_group_heartbeat.Topology(epoch=0, subtopologies=[reads])
+    fields: dict[str, Any] = {
+        "topology": None if epoch else topology,
+        "rebalance_timeout_ms": 60_000,
+        "process_id": "process",
+        "task_offsets": None,
+        "task_end_offsets": None,
+    } | more
+    return streams_group_heartbeat.StreamsGroupHeartbeatRequest(
+        group_id=world.name, member_id="thread", member_epoch=epoch, **fields
+    )
+
+
+def describe_streams(world: World) -> Message:
+    world.served.ask(join_streams(world))
+    return streams_group_describe.StreamsGroupDescribeRequest(group_ids=[world.name])
+
+
 def share_from_the_start(world: World) -> None:
     config = incremental_alter_configs.AlterableConfig(
         name="share.auto.offset.reset", value="earliest"
@@ -666,6 +699,8 @@ NORMAL: dict[ApiKey, Make] = {
     ApiKey.SHARE_GROUP_DESCRIBE: describe_sharing,
     ApiKey.SHARE_FETCH: fetching_a_share,
     ApiKey.SHARE_ACKNOWLEDGE: acknowledging,
+    ApiKey.STREAMS_GROUP_HEARTBEAT: join_streams,
+    ApiKey.STREAMS_GROUP_DESCRIBE: describe_streams,
     ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: describing_offsets,
     ApiKey.ALTER_SHARE_GROUP_OFFSETS: altering_offsets,
     ApiKey.DELETE_SHARE_GROUP_OFFSETS: deleting_offsets,
@@ -729,6 +764,10 @@ REFUSED: dict[ApiKey, Make] = {
     ApiKey.SHARE_FETCH: lambda world: share_fetch_request(world, b"\x01" * 16),
     ApiKey.SHARE_ACKNOWLEDGE: lambda world: share_acknowledge.ShareAcknowledgeRequest(
         group_id=world.name, member_id=SHARING, share_session_epoch=7
+    ),
+    ApiKey.STREAMS_GROUP_HEARTBEAT: lambda world: join_streams(world, member_epoch=7),
+    ApiKey.STREAMS_GROUP_DESCRIBE: lambda world: streams_group_describe.StreamsGroupDescribeRequest(
+        group_ids=[NO_TOPIC]
     ),
     ApiKey.ALTER_SHARE_GROUP_OFFSETS: lambda world: altering_offsets(world, NO_TOPIC),
     ApiKey.DELETE_SHARE_GROUP_OFFSETS: lambda world: deleting_offsets(world, NO_TOPIC),

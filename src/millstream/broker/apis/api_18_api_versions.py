@@ -2,7 +2,7 @@
 #   Does:     lists every API with a handler, and the versions it offers.
 #             Names the features that clients decide by: transaction.version 2 gives each
 #             transaction an epoch of its own (KIP-890), group.version 1 is KIP-848,
-#             share.version 1 is KIP-932.
+#             share.version 1 is KIP-932, streams.version 1 is KIP-1071.
 
 from millstream.broker.handlers import HANDLERS, Call, handles
 from millstream.broker.wire import ApiKey
@@ -15,7 +15,7 @@ from millstream.broker.wire.messages.api_versions import (
 )
 
 # By name, the level that is in force.
-FEATURES = {"group.version": 1, "share.version": 1, "transaction.version": 2}
+FEATURES = {"group.version": 1, "share.version": 1, "streams.version": 1, "transaction.version": 2}
 
 
 @handles(ApiKey.API_VERSIONS, versions=range(5))

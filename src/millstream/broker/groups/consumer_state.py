@@ -19,6 +19,7 @@ from millstream.broker.groups.consumer_member import (
     MemberProfile,
     MemberProgress,
 )
+from millstream.broker.groups.group_offsets import TopicPartition
 from millstream.broker.groups.group_state import GroupState
 from millstream.broker.groups.range_assignor import assign_ranges
 from millstream.broker.groups.reconciliation import Owned, Target, reconcile
@@ -96,6 +97,15 @@ class ConsumerState:
 
     def target_partitions(self, member_id: str) -> frozenset[TopicIdPartition]:
         return self._targets.get(member_id, frozenset())
+
+    def owns_since(self, member_id: str, where: TopicPartition, epoch: int) -> bool:
+        """Whether the member got this partition in `epoch` or before, and has it still."""
+        topic = self.catalog.named(where.topic)
+        if topic is None:
+            return False
+        part = TopicIdPartition(topic.id, where.partition)
+        granted = self._members[member_id].progress.granted_epoch(part)
+        return granted is not None and granted <= epoch
 
     def target_of(self, member: ConsumerMember) -> Target:
         return Target(

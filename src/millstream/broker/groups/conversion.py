@@ -32,9 +32,11 @@ from millstream.broker.groups.member import Member
 from millstream.broker.groups.outcome import Outcome
 from millstream.broker.groups.stored_facts import FactKey, FactKind
 from millstream.broker.groups.topic_catalog import TopicCatalog, TopicIdPartition
+from millstream.broker.streams.streams_group import StreamsGroup
+from millstream.broker.streams.streams_messages import StreamsHeartbeat
 from millstream.broker.wire.error_codes import ErrorCode
 
-AnyGroup = ClassicGroup | ConsumerGroup
+AnyGroup = ClassicGroup | ConsumerGroup | StreamsGroup
 
 # What a client's own assignor tells its members besides would be lost. These do without: librdkafka
 # has `cooperative-sticky` repeat there what members said, and so is refused by Kafka.
@@ -68,14 +70,34 @@ def to_consumer_group(
     return Outcome(replies=(*old.dissolve(), *joined.replies), facts=facts)
 
 
+def to_streams_group(
+    old: ClassicGroup,
+    new: StreamsGroup,
+    join: StreamsHeartbeat,
+    *,
+    reply_to: ReplyTo,
+    now_ms: int,
+) -> Outcome:
+    """The first member of an application joins; `old` has no members. Its offsets stay."""
+    joined = new.streams_heartbeat(join, reply_to=reply_to, now_ms=now_ms)
+    if joined.replies[0][1].error is not ErrorCode.NONE:
+        return Outcome(replies=joined.replies)
+    facts = ((FactKey(FactKind.CLASSIC_GROUP), None), *joined.facts)
+    return Outcome(replies=(*old.dissolve(), *joined.replies), facts=facts)
+
+
+def vacated(old: ConsumerGroup | StreamsGroup) -> Outcome:
+    """Without members it is the name of a classic group, too."""
+    return Outcome(facts=tuple((key, None) for key in old.book.fact_keys()))
+
+
 def to_classic_group(old: ConsumerGroup, new: ClassicGroup, *, now_ms: int) -> Outcome:
     """All members of `old` speak the classic protocol, or there are none."""
-    gone = tuple((key, None) for key in old.book.fact_keys())
     if len(old.book) == 0:
-        return Outcome(facts=gone)
+        return vacated(old)
     protocols = {member.member_id: _protocols(member).protocols for member in old.book}
     outcome = new.adopt(_metadata(old, now_ms), protocols, now_ms=now_ms)
-    return replace(outcome, facts=gone)
+    return replace(outcome, facts=vacated(old).facts)
 
 
 def _consumer_members(group: ClassicGroup, catalog: TopicCatalog) -> list[ConsumerMember] | None:

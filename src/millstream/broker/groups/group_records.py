@@ -5,15 +5,24 @@
 
 Each starts with its version as int16. A null value removes what the key names. Kafka's own
 formatters for this topic read them. What is kept of consumer groups (KIP-848) is laid out in
-`consumer_records.py`.
+`consumer_records.py`, of streams groups (KIP-1071) in `streams/streams_records.py`.
 """
+
+from typing import cast
 
 from millstream.base.errors import Corrupt
 from millstream.broker.groups.consumer_records import fact_key, fact_value, read_fact_key
 from millstream.broker.groups.group_metadata import GroupMetadata, MemberMetadata
 from millstream.broker.groups.group_offsets import CommittedOffset, TopicPartition
-from millstream.broker.groups.outcome import Outcome
-from millstream.broker.groups.stored_facts import FactKey, FactKind
+from millstream.broker.groups.outcome import AnyFact, AnyFactKey, Outcome
+from millstream.broker.groups.stored_facts import Fact, FactKey, FactKind
+from millstream.broker.streams.streams_facts import StreamsFact, StreamsFactKey
+from millstream.broker.streams.streams_records import (
+    STREAMS_KEY_VERSIONS,
+    read_streams_fact_key,
+    streams_fact_key,
+    streams_fact_value,
+)
 from millstream.broker.wire import MalformedMessage, decode_versioned, encode_versioned
 from millstream.broker.wire.message import Message, field
 
@@ -110,7 +119,7 @@ def group_value(metadata: GroupMetadata) -> bytes:
 def changes_of(group_id: str, outcome: Outcome, *, now_ms: int) -> list[tuple[bytes, bytes | None]]:
     """What an outcome stores. A consumer group that became a classic one is removed before it."""
     changes: list[tuple[bytes, bytes | None]] = [
-        (fact_key(group_id, key), None if fact is None else fact_value(key, fact, now_ms=now_ms))
+        (any_fact_key(group_id, key), None if fact is None else _value(key, fact, now_ms))
         for key, fact in outcome.facts
     ]
     if outcome.metadata is not None:
@@ -118,7 +127,19 @@ def changes_of(group_id: str, outcome: Outcome, *, now_ms: int) -> list[tuple[by
     return changes
 
 
-def read_key(data: bytes) -> tuple[str, TopicPartition | FactKey | None]:
+def any_fact_key(group_id: str, key: AnyFactKey) -> bytes:
+    if isinstance(key, StreamsFactKey):
+        return streams_fact_key(group_id, key)
+    return fact_key(group_id, key)
+
+
+def _value(key: AnyFactKey, fact: AnyFact, now_ms: int) -> bytes:
+    if isinstance(key, FactKey):
+        return fact_value(key, cast(Fact, fact), now_ms=now_ms)
+    return streams_fact_value(cast(StreamsFact, fact))
+
+
+def read_key(data: bytes) -> tuple[str, TopicPartition | FactKey | StreamsFactKey | None]:
     """The group a key belongs to, and the partition or the fact that it is about, if any."""
     version = int.from_bytes(data[:2], "big")
     try:
@@ -130,10 +151,13 @@ def read_key(data: bytes) -> tuple[str, TopicPartition | FactKey | None]:
             return group.group, None
         if version in FACT_VERSIONS:
             return read_fact_key(data)
+        if version in STREAMS_KEY_VERSIONS:
+            return read_streams_fact_key(data)
     except MalformedMessage as error:
         raise Corrupt(f"__consumer_offsets: a key cannot be read: {error}") from error
     raise Corrupt(
-        f"__consumer_offsets: a key of version {version}, known are 0 to 3, 5 to 8 and 10 to 16"
+        f"__consumer_offsets: a key of version {version}, known are 0 to 3, 5 to 8, 10 to 17 "
+        "and 19 to 23"
     )
 
 

@@ -7,12 +7,14 @@ from enum import Enum
 class GroupKind(Enum):
     """An id belongs to one kind of group at a time; the values are the names that ListGroups shows.
 
-    A classic group becomes a consumer group, and back, as its members do. A share group stays one.
+    A classic group becomes a consumer group, and back, as its members do, and without members a
+    streams group. A share group stays one.
     """
 
     CLASSIC = "classic"
     CONSUMER = "consumer"
     SHARE = "share"
+    STREAMS = "streams"
 
 
 class GroupState(Enum):
@@ -21,9 +23,11 @@ class GroupState(Enum):
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
     COMPLETING_REBALANCE = "CompletingRebalance"
-    # Only consumer groups (KIP-848) are in these two.
+    # Only consumer groups (KIP-848) and streams groups (KIP-1071) are in these two.
     ASSIGNING = "Assigning"
     RECONCILING = "Reconciling"
+    # A streams group whose topics are not as its topology needs them.
+    NOT_READY = "NotReady"
     STABLE = "Stable"
     DEAD = "Dead"
 

@@ -1,7 +1,7 @@
 """Who may commit, read and delete the offsets of a group, whichever kind it is of.
 
 Asked by the APIs of offsets and by the clean-up; the answers are in `classic_offset_rules.py` and
-`consumer_offset_rules.py`.
+`consumer_offset_rules.py`, which has those of streams groups, too.
 """
 
 from millstream.broker.groups import classic_offset_rules as classic

@@ -18,11 +18,16 @@ from millstream.broker.groups.group_messages import (
     SyncReply,
 )
 from millstream.broker.groups.group_metadata import GroupMetadata
-from millstream.broker.groups.stored_facts import Facts
+from millstream.broker.groups.stored_facts import Fact, FactKey
+from millstream.broker.streams.streams_facts import StreamsFact, StreamsFactKey
+from millstream.broker.streams.streams_messages import StreamsHeartbeatReply
 from millstream.broker.wire.error_codes import ErrorCode
 
-AnyReply = Reply | ConsumerHeartbeatReply
+AnyReply = Reply | ConsumerHeartbeatReply | StreamsHeartbeatReply
 Replies = tuple[tuple[ReplyTo, AnyReply], ...]
+AnyFactKey = FactKey | StreamsFactKey
+AnyFact = Fact | StreamsFact
+AnyFacts = tuple[tuple[AnyFactKey, AnyFact | None], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,12 +35,13 @@ class Outcome:
     """First append and sync `metadata` and `facts`, if any; then deliver `replies`.
 
     They are the group as it was when the call ended: later calls do not change them. A classic
-    group has all of it in `metadata`, a consumer group (KIP-848) has `facts`.
+    group has all of it in `metadata`, a consumer group (KIP-848) and a streams group (KIP-1071)
+    have `facts`.
     """
 
     replies: Replies = ()
     metadata: GroupMetadata | None = None
-    facts: Facts = ()
+    facts: AnyFacts = ()
 
     @property
     def must_persist(self) -> bool:
@@ -88,5 +94,7 @@ def _refuse(reply: AnyReply, error: ErrorCode) -> AnyReply:
             return SyncReply(error=error)
         case ConsumerHeartbeatReply():
             return ConsumerHeartbeatReply(error=error)
+        case StreamsHeartbeatReply():
+            return StreamsHeartbeatReply(error=error)
         case HeartbeatReply() | LeaveReply():
             return replace(reply, error=error)

@@ -10,6 +10,10 @@ from typing import Any
 from millstream.base.errors import Rejected
 from millstream.broker.security.acls import CLUSTER_NAME, ResourceType
 from millstream.broker.security.requirements import Need, Requirement
+from millstream.broker.wire.messages.streams_group_heartbeat import (
+    StreamsGroupHeartbeatRequest,
+    Topology,
+)
 
 SHARE_PARTITION = 2  # FindCoordinator's type of such a key
 
@@ -27,11 +31,32 @@ def _transactional_ids(request: Any) -> Iterable[str]:
     return () if name is None else (name,)
 
 
+def _topics(request: Any) -> Iterable[str]:
+    """What a member subscribes to; of a streams group, all that its topology uses."""
+    if isinstance(request, StreamsGroupHeartbeatRequest):
+        return () if request.topology is None else topics_of(request.topology)
+    return request.subscribed_topic_names or ()
+
+
+def topics_of(topology: Topology) -> frozenset[str]:
+    """Read, written or made: each is named once."""
+    return frozenset(
+        name
+        for one in topology.subtopologies
+        for name in (
+            *one.source_topics,
+            *one.repartition_sink_topics,
+            *(topic.name for topic in one.repartition_source_topics),
+            *(topic.name for topic in one.state_changelog_topics),
+        )
+    )
+
+
 # By the kind of resource, the names in a request.
 NAMES: Mapping[ResourceType, Callable[[Any], Iterable[str]]] = {
     ResourceType.CLUSTER: lambda request: (CLUSTER_NAME,),
     ResourceType.GROUP: lambda request: (request.group_id or "",),
-    ResourceType.TOPIC: lambda request: request.subscribed_topic_names or (),
+    ResourceType.TOPIC: _topics,
     ResourceType.TRANSACTIONAL_ID: _transactional_ids,
 }
 

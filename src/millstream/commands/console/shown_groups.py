@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
+from enum import Enum, auto
 
 from millstream.base.offsets import OffsetRange
 from millstream.commands.cluster import Cluster, Group
@@ -14,6 +15,7 @@ from millstream.commands.groups import (
     partition_lags,
     places_of,
     share_groups,
+    streams_groups,
     topics_of,
 )
 from millstream.commands.lag import PartitionLag, Place, add_lags, lag_of
@@ -29,6 +31,14 @@ from millstream.web.console.facts import GroupDetail, GroupMember, GroupPartitio
 LETTERS_TIMES = 20.0
 
 
+class GroupKind(Enum):
+    """Each is asked for in words of its own."""
+
+    CONSUMER = auto()
+    SHARE = auto()
+    STREAMS = auto()
+
+
 class ShownGroups:
     def __init__(self, cluster: Callable[[], ShownCluster], recent: Recent) -> None:
         self._cluster, self._recent = cluster, recent
@@ -36,13 +46,13 @@ class ShownGroups:
     def names(self) -> Sequence[str]:
         return sorted(self._kinds())
 
-    def _kinds(self) -> Mapping[str, bool]:
-        """Whether each is a share group."""
-
-        def ask() -> dict[str, bool]:
+    def _kinds(self) -> Mapping[str, GroupKind]:
+        def ask() -> dict[str, GroupKind]:
             cluster = self._cluster()
-            return dict.fromkeys(cluster.group_names(), False) | dict.fromkeys(
-                share_groups(cluster).names(), True
+            return (
+                dict.fromkeys(cluster.group_names(), GroupKind.CONSUMER)
+                | dict.fromkeys(share_groups(cluster).names(), GroupKind.SHARE)
+                | dict.fromkeys(streams_groups(cluster).names(), GroupKind.STREAMS)
             )
 
         return self._recent.answer("groups", ask)
@@ -52,9 +62,10 @@ class ShownGroups:
 
     def _seen(self, names: Sequence[str]) -> list[GroupSeen]:
         cluster, kinds = self._cluster(), self._kinds()
-        shares = [name for name in names if kinds.get(name)]
-        found = cluster.listed_groups([name for name in names if kinds.get(name) is False])
-        found |= share_groups(cluster).listed(shares)
+        of_kind = {kind: [name for name in names if kinds.get(name) is kind] for kind in GroupKind}
+        found = cluster.listed_groups(of_kind[GroupKind.CONSUMER])
+        found |= share_groups(cluster).listed(of_kind[GroupKind.SHARE])
+        found |= streams_groups(cluster).listed(of_kind[GroupKind.STREAMS])
         places = _places(cluster, found)
         topics = {name: topics_of(group, places[name]) for name, group in found.items()}
         counts = cluster.visible_topics(sorted(set().union(*topics.values())))

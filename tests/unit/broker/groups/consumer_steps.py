@@ -7,7 +7,7 @@ only what it was told.
 
 from collections.abc import Set
 from itertools import count
-from typing import Any
+from typing import Any, cast
 
 from millstream.broker.groups.consumer_group import ConsumerGroup
 from millstream.broker.groups.consumer_messages import ConsumerHeartbeat, ConsumerHeartbeatReply
@@ -60,9 +60,9 @@ class ConsumerDriver:
         self.last = outcome
         for key, fact in outcome.facts:
             if fact is None:
-                self.stored.pop(key, None)
+                self.stored.pop(cast(FactKey, key), None)
             else:
-                self.stored[key] = fact
+                self.stored[cast(FactKey, key)] = cast(Fact, fact)
         return outcome.replies[0][1] if outcome.replies else None
 
     def beat(self, member_id: str, epoch: int, **said: Any) -> ConsumerHeartbeatReply:

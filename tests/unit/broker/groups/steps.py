@@ -26,6 +26,7 @@ from millstream.broker.groups.group_messages import (
 from millstream.broker.groups.group_metadata import GroupMetadata
 from millstream.broker.groups.group_state import GroupLimits
 from millstream.broker.groups.outcome import Outcome
+from millstream.broker.streams.streams_messages import StreamsHeartbeatReply
 from millstream.broker.wire.error_codes import ErrorCode
 
 SESSION_MS = 10_000
@@ -89,7 +90,8 @@ class GroupDriver:
         for token, reply in outcome.replies:
             assert isinstance(token, int)
             assert token not in self.inbox, "answered twice"
-            assert not isinstance(reply, ConsumerHeartbeatReply), "a classic group does not say so"
+            others = ConsumerHeartbeatReply | StreamsHeartbeatReply
+            assert not isinstance(reply, others), "a classic group does not say so"
             self.inbox[token] = reply
         if outcome.metadata is not None:
             self.stored = outcome.metadata

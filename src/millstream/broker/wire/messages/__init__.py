@@ -70,6 +70,8 @@ class ApiKey(IntEnum):
     SHARE_GROUP_DESCRIBE = 77
     SHARE_FETCH = 78
     SHARE_ACKNOWLEDGE = 79
+    STREAMS_GROUP_HEARTBEAT = 88
+    STREAMS_GROUP_DESCRIBE = 89
     DESCRIBE_SHARE_GROUP_OFFSETS = 90
     ALTER_SHARE_GROUP_OFFSETS = 91
     DELETE_SHARE_GROUP_OFFSETS = 92
@@ -135,6 +137,8 @@ APIS: Mapping[int, Api] = {
     77: Api("share_group_describe", "ShareGroupDescribe", 1, 1, 1),
     78: Api("share_fetch", "ShareFetch", 1, 2, 1),
     79: Api("share_acknowledge", "ShareAcknowledge", 1, 2, 1),
+    88: Api("streams_group_heartbeat", "StreamsGroupHeartbeat", 0, 0, 0),
+    89: Api("streams_group_describe", "StreamsGroupDescribe", 0, 0, 0),
     90: Api("describe_share_group_offsets", "DescribeShareGroupOffsets", 0, 1, 0),
     91: Api("alter_share_group_offsets", "AlterShareGroupOffsets", 0, 0, 0),
     92: Api("delete_share_group_offsets", "DeleteShareGroupOffsets", 0, 0, 0),

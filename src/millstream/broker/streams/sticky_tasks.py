@@ -1,0 +1,145 @@
+"""The assignor: every thread has as many tasks as the next, and tasks stay where their state is.
+
+Tasks with state are shared out first, so that they are level by themselves; then those without.
+Each goes, while there is room, to the member that had it, to another thread of its process (the
+state is in the process's directory), to a member that had it as a standby, and else to whoever
+has least. Standbys follow: each in a process that has nothing else of the task.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from millstream.broker.streams.task import NO_TASKS, TaskId, Tasks
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskAssignee:
+    """A member: a thread of a process. `had` is its target so far."""
+
+    member_id: str
+    process_id: str
+    had: Tasks = NO_TASKS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TasksToAssign:
+    stateful: Sequence[TaskId] = ()
+    stateless: Sequence[TaskId] = ()
+    standbys: int = 0  # of each task with state
+
+    @property
+    def count(self) -> int:
+        return len(self.stateful) * (1 + self.standbys) + len(self.stateless)
+
+
+def assign_tasks(assignees: Iterable[TaskAssignee], tasks: TasksToAssign) -> Mapping[str, Tasks]:
+    """By member id, what each shall have."""
+    draft = _Draft(assignees)
+    if not draft.members:
+        return {}
+    draft.place_active(tasks.stateful, total=len(tasks.stateful))
+    draft.place_active(tasks.stateless, total=len(tasks.stateful) + len(tasks.stateless))
+    share = -(-tasks.count // len(draft.members))
+    for _ in range(tasks.standbys):
+        draft.place_standbys(tasks.stateful, share)
+    return draft.result()
+
+
+class _Draft:
+    """Who has what, while it is being shared out. Of two equals the first by name is served."""
+
+    def __init__(self, assignees: Iterable[TaskAssignee]) -> None:
+        self.members = sorted(assignees, key=lambda one: one.member_id)
+        self._active: dict[str, set[TaskId]] = {one.member_id: set() for one in self.members}
+        self._standby: dict[str, set[TaskId]] = {one.member_id: set() for one in self.members}
+        self._threads: dict[str, list[TaskAssignee]] = {}
+        self._had_active: dict[TaskId, TaskAssignee] = {}
+        self._had_standby: dict[TaskId, list[TaskAssignee]] = {}
+        self._places: dict[TaskId, set[str]] = {}  # the processes that have it in any role
+        for one in self.members:
+            self._threads.setdefault(one.process_id, []).append(one)
+            for task in one.had.active:
+                self._had_active[task] = one
+            for task in one.had.standby:
+                self._had_standby.setdefault(task, []).append(one)
+
+    def result(self) -> Mapping[str, Tasks]:
+        return {
+            name: Tasks(active=frozenset(active), standby=frozenset(self._standby[name]))
+            for name, active in self._active.items()
+        }
+
+    # Active tasks.
+
+    def place_active(self, tasks: Sequence[TaskId], *, total: int) -> None:
+        """`total` tasks are shared out when these are, too: nobody gets two more than another."""
+        quota = _Quota(self._active, total)
+        rest = [task for task in tasks if not self._keep(task, quota)]
+        rest = [task for task in rest if not self._give_to_state(task, quota)]
+        for task in rest:
+            self._give(task, min(filter(quota.has_room, self.members), key=self._load), quota)
+
+    def _keep(self, task: TaskId, quota: "_Quota") -> bool:
+        owner = self._had_active.get(task)
+        if owner is None or not quota.has_room(owner):
+            return False
+        self._give(task, owner, quota)
+        return True
+
+    def _give_to_state(self, task: TaskId, quota: "_Quota") -> bool:
+        """To where its state is: the process that had it, else one with a standby."""
+        owner = self._had_active.get(task)
+        siblings = self._threads[owner.process_id] if owner is not None else []
+        for group in (siblings, self._had_standby.get(task, [])):
+            roomy = [one for one in group if quota.has_room(one)]
+            if roomy:
+                self._give(task, min(roomy, key=self._load), quota)
+                return True
+        return False
+
+    def _give(self, task: TaskId, member: TaskAssignee, quota: "_Quota") -> None:
+        quota.count(member)
+        self._active[member.member_id].add(task)
+        self._places.setdefault(task, set()).add(member.process_id)
+
+    # Standbys.
+
+    def place_standbys(self, tasks: Sequence[TaskId], share: int) -> None:
+        """One more of each; none where every process has something of the task already."""
+        for task in tasks:
+            able = [one for one in self.members if one.process_id not in self._places[task]]
+            if not able:
+                continue
+            had = [one for one in able if task in one.had.standby | one.had.active]
+            keeps = [one for one in had if self._size(one) < share]
+            chosen = min(keeps or able, key=self._load)
+            self._standby[chosen.member_id].add(task)
+            self._places[task].add(chosen.process_id)
+
+    # Loads.
+
+    def _size(self, member: TaskAssignee) -> int:
+        return len(self._active[member.member_id]) + len(self._standby[member.member_id])
+
+    def _load(self, member: TaskAssignee) -> tuple[int, float]:
+        """First of the thread itself, then of its process."""
+        threads = self._threads[member.process_id]
+        return self._size(member), sum(map(self._size, threads)) / len(threads)
+
+
+class _Quota:
+    """How many active tasks a member may have: all equally many, some of them one more."""
+
+    def __init__(self, active: Mapping[str, set[TaskId]], total: int) -> None:
+        self._active = active
+        self._floor, extra = divmod(total, len(active))
+        self._extra = extra - sum(len(tasks) > self._floor for tasks in active.values())
+
+    def has_room(self, member: TaskAssignee) -> bool:
+        count = len(self._active[member.member_id])
+        return count < self._floor or (count == self._floor and self._extra > 0)
+
+    def count(self, member: TaskAssignee) -> None:
+        """The member is about to get one."""
+        if len(self._active[member.member_id]) == self._floor:
+            self._extra -= 1

@@ -1,0 +1,85 @@
+"""What a StreamsGroupHeartbeat must say to be looked at, whatever the group is like.
+
+Asked before a group is made for it: what is refused here leaves no trace. What Kafka 4.3 refuses
+is refused here, too: static members, warm-up tasks, offsets of tasks, and patterns of sources.
+"""
+
+from collections.abc import Iterable
+
+from millstream.broker.groups.consumer_member import (
+    JOINING_EPOCH,
+    LEAVING_EPOCH,
+    LEAVING_STATIC_EPOCH,
+)
+from millstream.broker.groups.group_messages import NO_MEMBER_ID
+from millstream.broker.streams.streams_messages import StreamsHeartbeat, StreamsHeartbeatReply
+from millstream.broker.streams.topology import CopartitionGroup, Subtopology, Topology
+from millstream.broker.wire.error_codes import ErrorCode
+
+
+def check_heartbeat(request: StreamsHeartbeat) -> StreamsHeartbeatReply | None:
+    """The refusal, if there is one."""
+    fault = request.unsupported or _find_fault(request)
+    if fault is not None:
+        return refuse(ErrorCode.INVALID_REQUEST, fault)
+    fault = None if request.topology is None else _fault_of_topology(request.topology)
+    return None if fault is None else refuse(ErrorCode.STREAMS_INVALID_TOPOLOGY, fault)
+
+
+def refuse(error: ErrorCode, message: str) -> StreamsHeartbeatReply:
+    return StreamsHeartbeatReply(error=error, message=message)
+
+
+def _find_fault(request: StreamsHeartbeat) -> str | None:
+    if request.member_id == NO_MEMBER_ID:
+        return "the member id is empty"
+    if request.rack_id == "":
+        return "the rack id is empty"
+    if request.epoch < LEAVING_STATIC_EPOCH:
+        return f"there is no member epoch {request.epoch}"
+    if request.epoch == LEAVING_STATIC_EPOCH:
+        return "a member without an instance id cannot leave for a while"
+    if request.epoch == JOINING_EPOCH:
+        return _fault_of_join(request)
+    return "only a join may bring a topology" if request.topology is not None else None
+
+
+def _fault_of_join(request: StreamsHeartbeat) -> str | None:
+    if request.rebalance_timeout_ms == -1:
+        return "a join needs a rebalance timeout"
+    if request.owned is not None and (request.owned.active or request.owned.standby):
+        return "who joins owns no tasks"
+    if request.topology is None:
+        return "a join needs a topology"
+    return None
+
+
+def _fault_of_topology(topology: Topology) -> str | None:
+    ids = [one.id for one in topology.subtopologies]
+    if len({*ids}) < len(ids):
+        return "two subtopologies have the same id"
+    return next(filter(None, map(_fault_of_subtopology, topology.subtopologies)), None)
+
+
+def _fault_of_subtopology(subtopology: Subtopology) -> str | None:
+    if not subtopology.read_topics:
+        return f"subtopology {subtopology.id} reads no topic"
+    for topic in subtopology.changelog_topics:
+        if topic.partitions != 0:
+            return f"changelog {topic.name} may not say how many partitions it has"
+    if not all(_is_in_range(group, subtopology) for group in subtopology.copartition_groups):
+        return f"subtopology {subtopology.id} joins topics that it does not name"
+    return None
+
+
+def _is_in_range(group: CopartitionGroup, subtopology: Subtopology) -> bool:
+    def fits(positions: Iterable[int], count: int) -> bool:
+        return all(0 <= at < count for at in positions)
+
+    return fits(group.source_topics, len(subtopology.source_topics)) and fits(
+        group.repartition_source_topics, len(subtopology.repartition_source_topics)
+    )
+
+
+def is_leave(request: StreamsHeartbeat) -> bool:
+    return request.epoch == LEAVING_EPOCH

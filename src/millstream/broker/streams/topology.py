@@ -1,0 +1,92 @@
+"""What an application is made of, as its members say it: subtopologies and the topics they use.
+
+Values, kept as they came, so that they are stored and shown unchanged.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InternalTopic:
+    """A topic that the broker makes for the application; 0 partitions: as its sources have."""
+
+    name: str
+    partitions: int = 0
+    replication_factor: int = 0
+    configs: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopartitionGroup:
+    """Topics that must have equally many partitions: positions in the subtopology's own lists."""
+
+    source_topics: tuple[int, ...] = ()
+    source_patterns: tuple[int, ...] = ()
+    repartition_source_topics: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subtopology:
+    """It reads source and repartition topics, writes repartition topics, and keeps changelogs."""
+
+    id: str
+    source_topics: tuple[str, ...] = ()
+    source_patterns: tuple[str, ...] = ()
+    changelog_topics: tuple[InternalTopic, ...] = ()
+    repartition_sink_topics: tuple[str, ...] = ()
+    repartition_source_topics: tuple[InternalTopic, ...] = ()
+    copartition_groups: tuple[CopartitionGroup, ...] = ()
+
+    @property
+    def is_stateful(self) -> bool:
+        return bool(self.changelog_topics)
+
+    @property
+    def read_topics(self) -> tuple[str, ...]:
+        return self.source_topics + tuple(one.name for one in self.repartition_source_topics)
+
+    def copartitioned(self, group: CopartitionGroup) -> frozenset[str]:
+        return frozenset(
+            (
+                *(self.source_topics[at] for at in group.source_topics),
+                *(
+                    self.repartition_source_topics[at].name
+                    for at in group.repartition_source_topics
+                ),
+            )
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Topology:
+    epoch: int
+    subtopologies: tuple[Subtopology, ...] = ()
+
+    @property
+    def topics(self) -> frozenset[str]:
+        """All that a task reads, and all that keeps its state."""
+        return self.source_topics | {topic.name for topic in self._internal_topics()}
+
+    @property
+    def named_topics(self) -> frozenset[str]:
+        """Every topic that it speaks of."""
+        sinks = (name for one in self.subtopologies for name in one.repartition_sink_topics)
+        return self.topics.union(sinks)
+
+    @property
+    def source_topics(self) -> frozenset[str]:
+        return frozenset(name for one in self.subtopologies for name in one.source_topics)
+
+    @property
+    def read_topics(self) -> frozenset[str]:
+        return frozenset(name for one in self.subtopologies for name in one.read_topics)
+
+    def readers_of(self, topic: str) -> Iterator[str]:
+        """The subtopologies whose tasks read this topic."""
+        return (one.id for one in self.subtopologies if topic in one.read_topics)
+
+    def _internal_topics(self) -> Iterator[InternalTopic]:
+        for one in self.subtopologies:
+            yield from one.repartition_source_topics
+            yield from one.changelog_topics

@@ -1,0 +1,1 @@
+"""Streams groups, rule by rule."""
