@@ -11,7 +11,7 @@ from pyspark.sql import functions as f
 import millstream as ms
 from tests.clients.steps import unique_name
 from tests.spark.conftest import OURS_ALONE
-from tests.support import byte_search
+from tests.support import byte_search, guesses
 
 CANARY, PLAIN = "canary-4711@ada.example", "canary-that-is-not-personal"
 
@@ -77,4 +77,10 @@ def test_no_checkpoint_or_view_of_a_job_tells_what_was_forgotten(
     app.run(once=True)
     by_user = {row["user"]: row["email"] for row in app.reveal(rows)}
     assert by_user == {"ada": ms.FORGOTTEN, "bob": "bob@x.org"}
-    assert byte_search.places_of(CANARY, byte_search.texts_in(tmp_path / "club")) == []
+    left = list(byte_search.texts_in(tmp_path))
+    assert byte_search.places_of(CANARY, left) == []
+    keys = [file.read_bytes() for file in tmp_path.rglob("*.key")]
+    assert keys
+    tried = {CANARY: [CANARY.encode(), f'"{CANARY}"'.encode()]}
+    pieces = guesses.pieces_in(text for _, text in left)
+    assert guesses.found_by_trying(tried, pieces, keys) == set()
