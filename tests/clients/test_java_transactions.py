@@ -156,10 +156,10 @@ def test_a_transaction_over_many_partitions_is_committed_with_five_requests_in_f
     """Each partition comes into the transaction with its first write, while others are on their
     way."""
     create_topic(admin, topic, partitions=20)
-    arguments = (bootstrap, topic, transactional_id, "20", "30", "400")
+    arguments = (bootstrap, topic, transactional_id, "20", "30", "2000")
     run = run_class(str(MANY_PARTITIONS), *arguments).checked()
     assert run.lines == ["committed: 30 of 30"]
-    assert len(kept(bootstrap, topic)) == 30 * 400
+    assert len(kept(bootstrap, topic, partitions=20)) == 30 * 2_000
 
 
 @pytest.fixture(scope="module")
