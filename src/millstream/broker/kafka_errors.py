@@ -41,6 +41,7 @@ from millstream.log.partition_log import (
     BatchTooLarge,
     LogReadOnly,
     OffsetOutOfRange,
+    RecordsWithoutKey,
     TimestampOutOfRange,
 )
 from millstream.log.producer_state import (
@@ -83,6 +84,7 @@ KAFKA_ERROR_CODES: Mapping[type[MillstreamError], ErrorCode] = {
     TransactionEnding: ErrorCode.CONCURRENT_TRANSACTIONS,
     InvalidTransactionTimeout: ErrorCode.INVALID_TRANSACTION_TIMEOUT,
     InvalidBatch: ErrorCode.INVALID_RECORD,
+    RecordsWithoutKey: ErrorCode.INVALID_RECORD,
     LogReadOnly: ErrorCode.KAFKA_STORAGE_ERROR,
     DiskFull: ErrorCode.KAFKA_STORAGE_ERROR,
     DiskFailed: ErrorCode.KAFKA_STORAGE_ERROR,
