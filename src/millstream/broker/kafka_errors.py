@@ -10,6 +10,11 @@ from millstream.broker.access.permit import (
     TopicDenied,
     TransactionalIdDenied,
 )
+from millstream.broker.fetch_sessions import (
+    FetchSessionNotFound,
+    FetchSessionTopicIds,
+    InvalidFetchSessionEpoch,
+)
 from millstream.broker.share.acknowledgement import NotAcquired
 from millstream.broker.share.share_group import NoShareGroup, NotShared, ShareGroupNotEmpty
 from millstream.broker.share.share_sessions import (
@@ -66,6 +71,9 @@ KAFKA_ERROR_CODES: Mapping[type[MillstreamError], ErrorCode] = {
     InvalidPartitionCount: ErrorCode.INVALID_PARTITIONS,
     InvalidConfig: ErrorCode.INVALID_CONFIG,
     NotAcquired: ErrorCode.INVALID_RECORD_STATE,
+    FetchSessionNotFound: ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+    InvalidFetchSessionEpoch: ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+    FetchSessionTopicIds: ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
     ShareSessionNotFound: ErrorCode.SHARE_SESSION_NOT_FOUND,
     InvalidShareSessionEpoch: ErrorCode.INVALID_SHARE_SESSION_EPOCH,
     TooManyShareSessions: ErrorCode.SHARE_SESSION_LIMIT_REACHED,

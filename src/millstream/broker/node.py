@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
+from secrets import randbelow
 from typing import TYPE_CHECKING
 
 from millstream.base.clock import Clock
@@ -17,6 +19,7 @@ from millstream.broker.access.logins import Logins
 from millstream.broker.compactor import Compactor
 from millstream.broker.config import BrokerConfig
 from millstream.broker.durable_state import DurableState
+from millstream.broker.fetch_sessions import FetchSessions
 from millstream.broker.group_commit import GroupCommit
 from millstream.broker.metrics.counts import BrokerCounts
 from millstream.broker.producer_ids import ProducerIds
@@ -56,6 +59,10 @@ class Node:
     read_threads: ThreadPoolExecutor
     now_ms: Clock
     api_versions: Callable[..., Message]
+    # Their ids are drawn at random, so that nobody goes on with another's by chance.
+    fetch_sessions: FetchSessions = field(
+        default_factory=lambda: FetchSessions(partial(randbelow, 1 << 31))
+    )
     metrics: BrokerCounts = field(default_factory=BrokerCounts)
     connections: set[Connection] = field(default_factory=set)
     # Requests that are finished whatever becomes of the connection they came by.
