@@ -61,32 +61,33 @@ class PartitionKey(NamedTuple):
     number: int
 
 
-class Told(NamedTuple):
-    """What the client knows of a partition besides its records."""
-
-    high_watermark: int = -1
-    last_stable_offset: int = -1
-    log_start_offset: int = -1
-
-
-NOTHING_TOLD = Told()
+UNKNOWN = -1
 
 
 @dataclass(slots=True)
 class SessionPartition:
+    """What the client wants of a partition, and what it knows of it besides its records."""
+
     wanted: FetchPartition
-    told: Told = NOTHING_TOLD
+    high_watermark: int = UNKNOWN
+    last_stable_offset: int = UNKNOWN
+    log_start_offset: int = UNKNOWN
 
     def is_news(self, data: PartitionData) -> bool:
         """Whether the client must hear of it; it knows then. An error is news every time."""
         if data.error_code:
-            self.told = NOTHING_TOLD
+            self.high_watermark = UNKNOWN
             return True
-        before, self.told = (
-            self.told,
-            Told(data.high_watermark, data.last_stable_offset, data.log_start_offset),
-        )
-        return bool(data.records) or self.told != before
+        if (
+            self.high_watermark == data.high_watermark
+            and self.last_stable_offset == data.last_stable_offset
+            and self.log_start_offset == data.log_start_offset
+        ):
+            return bool(data.records)
+        self.high_watermark = data.high_watermark
+        self.last_stable_offset = data.last_stable_offset
+        self.log_start_offset = data.log_start_offset
+        return True
 
 
 @dataclass(slots=True)
@@ -100,6 +101,7 @@ class FetchSession:
     used_ms: int = 0
     # In the order in which they are read: those that gave records last come last.
     partitions: dict[PartitionKey, SessionPartition] = field(default_factory=dict)
+    _topics: list[FetchTopic] | None = None  # made when they are asked for, until they change
 
     def update(self, topics: Iterable[FetchTopic], forgotten: Iterable[ForgottenTopic]) -> None:
         for topic in topics:
@@ -108,9 +110,13 @@ class FetchSession:
                 known = self.partitions.get(key)
                 if known is None:
                     self.partitions[key] = SessionPartition(wanted)
-                else:
-                    known.wanted = wanted
+                    self._topics = None
+                else:  # in place: most requests move a partition or two of hundreds
+                    known.wanted.fetch_offset = wanted.fetch_offset
+                    known.wanted.current_leader_epoch = wanted.current_leader_epoch
+                    known.wanted.partition_max_bytes = wanted.partition_max_bytes
         for gone in forgotten:
+            self._topics = None
             for number in gone.partitions:
                 self.partitions.pop(PartitionKey(gone.topic, gone.topic_id, number), None)
 
@@ -119,17 +125,27 @@ class FetchSession:
 
     def topics(self) -> list[FetchTopic]:
         """All that it fetches, in its order; a topic may come more than once."""
-        runs = groupby(self.partitions.items(), key=lambda item: item[0][:2])
-        return [
-            FetchTopic(topic=name, topic_id=topic_id, partitions=[one.wanted for _, one in run])
-            for (name, topic_id), run in runs
-        ]
+        if self._topics is None:
+            runs = groupby(self.partitions.items(), key=lambda item: item[0][:2])
+            self._topics = [
+                FetchTopic(topic=name, topic_id=topic_id, partitions=[one.wanted for _, one in run])
+                for (name, topic_id), run in runs
+            ]
+        return self._topics
 
-    def news(self, responses: Iterable[FetchableTopicResponse]) -> list[FetchableTopicResponse]:
-        """What of an answer the client does not know yet. Partitions that give records go last."""
+    def news(
+        self, responses: Iterable[FetchableTopicResponse], *, is_full: bool = False
+    ) -> list[FetchableTopicResponse]:
+        """What of an answer the client does not know yet.
+
+        If the answer `is_full`, those that gave records are read last from now on: else the
+        others might wait for ever.
+        """
+        if is_full:
+            self._topics = None
         found = []
         for topic in responses:
-            partitions = [*self._news_of(topic)]
+            partitions = [*self._news_of(topic, is_full)]
             if partitions:
                 found.append(
                     FetchableTopicResponse(
@@ -138,13 +154,13 @@ class FetchSession:
                 )
         return found
 
-    def _news_of(self, topic: FetchableTopicResponse) -> Iterator[PartitionData]:
+    def _news_of(self, topic: FetchableTopicResponse, is_full: bool) -> Iterator[PartitionData]:
         for data in topic.partitions:
             key = PartitionKey(topic.topic, topic.topic_id, data.partition_index)
             own = self.partitions.get(key)
             if own is None or own.is_news(data):
                 yield data
-            if own is not None and data.records:
+            if is_full and own is not None and data.records:
                 self.partitions[key] = self.partitions.pop(key)
 
 

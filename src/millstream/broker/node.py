@@ -31,6 +31,7 @@ from millstream.log.log_directory import LogDirectory
 if TYPE_CHECKING:
     from millstream.broker.connection import Connection
     from millstream.broker.group_coordinator import GroupCoordinator
+    from millstream.broker.handlers import Later
     from millstream.broker.sharing.share_partitions import SharePartitions
     from millstream.broker.transaction_coordinator import TransactionCoordinator
 
@@ -66,7 +67,7 @@ class Node:
     metrics: BrokerCounts = field(default_factory=BrokerCounts)
     connections: set[Connection] = field(default_factory=set)
     # Requests that are finished whatever becomes of the connection they came by.
-    work: set[asyncio.Task[Message]] = field(default_factory=set)
+    work: set[asyncio.Task[Message | Later]] = field(default_factory=set)
 
     def admit(self, connection: Connection) -> None:
         self.metrics.connections_accepted += 1

@@ -139,6 +139,7 @@ class _Attempt:
     __slots__ = (
         "_call",
         "_has_error",
+        "_is_full",
         "_read",
         "_request",
         "_session",
@@ -152,6 +153,7 @@ class _Attempt:
         self._session = session
         self._call = call
         self._has_error = False
+        self._is_full = False  # a partition had records, and there was no room for them
         self.seen: list[Seen] = []
         self._read: list[tuple[FetchPartition, memoryview, int]] = []
         self.size_bytes = 0
@@ -179,7 +181,7 @@ class _Attempt:
             partition.sent_bytes += len(records)
         if self._session is not None:
             self.response.session_id = self._session.session_id
-            news = self._session.news(self.response.responses)
+            news = self._session.news(self.response.responses, is_full=self._is_full)
             if self._request.session_epoch != OPENING_EPOCH:
                 self.response.responses = news
         return self.response
@@ -250,6 +252,10 @@ class _Attempt:
             if len(records) <= limit or self.size_bytes == 0:
                 answer.records = taken = records
                 self.size_bytes += len(records)
+            else:
+                self._is_full = True
+        else:
+            self._is_full = True
         self.seen.append((partition, answer.high_watermark))
         self._read.append((wanted, taken, end_offset))
         answer.aborted_transactions = None
