@@ -8,18 +8,19 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import NamedTuple
 
+from millstream.base.disk import Bytes
 from millstream.base.errors import MillstreamError
 from millstream.base.record import Record
-from millstream.log.record_batch import Bytes, decode_records
+from millstream.log.record_batch import decode_records
 
 # An answer has a line of some 100 bytes for each; a batch may have a hundred thousand records.
 NAMED_MAX = 1_000
 
 
 class RecordFault(NamedTuple):
-    """`index` is the record's place in its batch."""
+    """`place` is the record's, counted in its batch from 0."""
 
-    index: int
+    place: int
     reason: str
 
 
@@ -36,10 +37,10 @@ def find_faults(batch: Bytes, judge: Judge, *, bytes_max: int) -> Faults:
 
 
 def _faults(batch: Bytes, judge: Judge, bytes_max: int) -> Iterator[RecordFault]:
-    for index, record in enumerate(decode_records(batch, bytes_max=bytes_max)):
+    for place, record in enumerate(decode_records(batch, bytes_max=bytes_max)):
         reason = judge(record)
         if reason is not None:
-            yield RecordFault(index, reason)
+            yield RecordFault(place, reason)
 
 
 def without_key(record: Record) -> str | None:

@@ -249,8 +249,8 @@ def _refuse(answer: PartitionProduceResponse, error: MillstreamError, call: Call
     answer.base_offset = -1
     if isinstance(error, RecordsWithoutKey | TimestampOutOfRange) and call.version >= 8:  # KIP-467
         answer.record_errors = [
-            BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=reason)
-            for index, reason in error.faults
+            BatchIndexAndErrorMessage(batch_index=place, batch_index_error_message=reason)
+            for place, reason in error.faults
         ]
 
 
