@@ -39,6 +39,7 @@ CONSOLE_CONSUMER = "consumer.ConsoleConsumer"
 TRANSACTION_LOG_FORMATTER = f"{TOOLS}.consumer.TransactionLogMessageFormatter"
 OFFSETS_FORMATTER = f"{TOOLS}.consumer.OffsetsMessageFormatter"
 SEGMENT_BYTES = 1024 * 1024
+BAD_RECORDS = Path(__file__).parents[1] / "support" / "BadRecords.java"
 MANY_PARTITIONS = Path(__file__).parents[1] / "support" / "ManyPartitions.java"
 ZOMBIE = Path(__file__).parents[1] / "support" / "Zombie.java"
 
@@ -156,10 +157,10 @@ def test_a_transaction_over_many_partitions_is_committed_with_five_requests_in_f
     """Each partition comes into the transaction with its first write, while others are on their
     way."""
     create_topic(admin, topic, partitions=20)
-    arguments = (bootstrap, topic, transactional_id, "20", "30", "400")
+    arguments = (bootstrap, topic, transactional_id, "20", "30", "2000")
     run = run_class(str(MANY_PARTITIONS), *arguments).checked()
     assert run.lines == ["committed: 30 of 30"]
-    assert len(kept(bootstrap, topic)) == 30 * 400
+    assert len(kept(bootstrap, topic, partitions=20)) == 30 * 2_000
 
 
 @pytest.fixture(scope="module")
@@ -200,6 +201,18 @@ def test_a_java_producer_that_was_replaced_is_fenced_and_what_it_left_open_abort
     assert run.lines == told
     assert kept(bootstrap, topic) == [b"of its successor"]
     assert visible(bootstrap, topic, UNCOMMITTED) == [b"left open", b"of its successor"]
+
+
+@pytest.mark.full
+@pytest.mark.usefixtures("java_compiler")
+def test_a_java_producer_learns_which_record_of_its_batch_was_bad(
+    bootstrap: str, admin: AdminClient, topic: str
+) -> None:
+    create_topic(admin, topic, config={"cleanup.policy": "compact"})
+    good, bad, also_good = run_class(str(BAD_RECORDS), bootstrap, topic).checked().lines
+    assert bad.startswith("InvalidRecordException: ")
+    assert good == also_good
+    assert good.startswith("KafkaException: Failed to append record because it was part of a batch")
 
 
 # --- the tools ---------------------------------------------------------------------------------

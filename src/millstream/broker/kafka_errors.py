@@ -11,6 +11,11 @@ from millstream.broker.access.permit import (
     TransactionalIdDenied,
 )
 from millstream.broker.auto_creation import NotYetCreated, TooManyPartitions
+from millstream.broker.fetch_sessions import (
+    FetchSessionNotFound,
+    FetchSessionTopicIds,
+    InvalidFetchSessionEpoch,
+)
 from millstream.broker.share.acknowledgement import NotAcquired
 from millstream.broker.share.share_group import NoShareGroup, NotShared, ShareGroupNotEmpty
 from millstream.broker.share.share_sessions import (
@@ -42,6 +47,7 @@ from millstream.log.partition_log import (
     BatchTooLarge,
     LogReadOnly,
     OffsetOutOfRange,
+    RecordsWithoutKey,
     TimestampOutOfRange,
 )
 from millstream.log.producer_state import (
@@ -68,6 +74,9 @@ KAFKA_ERROR_CODES: Mapping[type[MillstreamError], ErrorCode] = {
     InvalidPartitionCount: ErrorCode.INVALID_PARTITIONS,
     InvalidConfig: ErrorCode.INVALID_CONFIG,
     NotAcquired: ErrorCode.INVALID_RECORD_STATE,
+    FetchSessionNotFound: ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+    InvalidFetchSessionEpoch: ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+    FetchSessionTopicIds: ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
     ShareSessionNotFound: ErrorCode.SHARE_SESSION_NOT_FOUND,
     InvalidShareSessionEpoch: ErrorCode.INVALID_SHARE_SESSION_EPOCH,
     TooManyShareSessions: ErrorCode.SHARE_SESSION_LIMIT_REACHED,
@@ -86,6 +95,7 @@ KAFKA_ERROR_CODES: Mapping[type[MillstreamError], ErrorCode] = {
     TransactionEnding: ErrorCode.CONCURRENT_TRANSACTIONS,
     InvalidTransactionTimeout: ErrorCode.INVALID_TRANSACTION_TIMEOUT,
     InvalidBatch: ErrorCode.INVALID_RECORD,
+    RecordsWithoutKey: ErrorCode.INVALID_RECORD,
     LogReadOnly: ErrorCode.KAFKA_STORAGE_ERROR,
     DiskFull: ErrorCode.KAFKA_STORAGE_ERROR,
     DiskFailed: ErrorCode.KAFKA_STORAGE_ERROR,

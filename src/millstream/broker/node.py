@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
+from secrets import randbelow
 from typing import TYPE_CHECKING
 
 from millstream.base.clock import Clock
@@ -17,6 +19,7 @@ from millstream.broker.access.logins import Logins
 from millstream.broker.compactor import Compactor
 from millstream.broker.config import BrokerConfig
 from millstream.broker.durable_state import DurableState
+from millstream.broker.fetch_sessions import FetchSessions
 from millstream.broker.group_commit import GroupCommit
 from millstream.broker.metrics.counts import BrokerCounts
 from millstream.broker.producer_ids import ProducerIds
@@ -28,6 +31,7 @@ from millstream.log.log_directory import LogDirectory
 if TYPE_CHECKING:
     from millstream.broker.connection import Connection
     from millstream.broker.group_coordinator import GroupCoordinator
+    from millstream.broker.handlers import Later
     from millstream.broker.sharing.share_partitions import SharePartitions
     from millstream.broker.transaction_coordinator import TransactionCoordinator
 
@@ -56,10 +60,14 @@ class Node:
     read_threads: ThreadPoolExecutor
     now_ms: Clock
     api_versions: Callable[..., Message]
+    # Their ids are drawn at random, so that nobody goes on with another's by chance.
+    fetch_sessions: FetchSessions = field(
+        default_factory=lambda: FetchSessions(partial(randbelow, 1 << 31))
+    )
     metrics: BrokerCounts = field(default_factory=BrokerCounts)
     connections: set[Connection] = field(default_factory=set)
     # Requests that are finished whatever becomes of the connection they came by.
-    work: set[asyncio.Task[Message]] = field(default_factory=set)
+    work: set[asyncio.Task[Message | Later]] = field(default_factory=set)
 
     def admit(self, connection: Connection) -> None:
         self.metrics.connections_accepted += 1

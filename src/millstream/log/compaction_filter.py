@@ -219,6 +219,11 @@ def _read_records(header: BatchHeader, payload: Payload) -> Iterator[_Record]:
         raise CorruptBatch(f"{end - at} bytes stand behind its records")
 
 
+class RecordWithoutKey(InvalidBatch):
+    def __init__(self) -> None:
+        super().__init__("a compacted topic takes no record without a key")
+
+
 def check_keys(header: BatchHeader, batch: Bytes, *, message_bytes_max: int) -> None:
     """Raise InvalidBatch unless every record has a key, and its offset is its place.
 
@@ -271,7 +276,7 @@ def check_records(header: BatchHeader, payload: Payload) -> None:
                 key_bytes, at = _read_unsigned(data, at)
                 at -= 1
             if key_bytes == NULL:
-                raise InvalidBatch("a compacted topic takes no record without a key")
+                raise RecordWithoutKey
             if at + 1 + (key_bytes >> 1) >= record_end or record_end > end:
                 raise CorruptBatch(f"record {place >> 1} does not fit its batch")
             at = record_end

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from millstream.base.disk import Disk, DiskFailed, DiskFile, DiskFull, FileGone
 from millstream.base.errors import MillstreamError, Rejected, Retryable
 from millstream.base.offsets import OffsetRange
-from millstream.log.compaction_filter import CHECKED_RATIO_MAX, check_keys
+from millstream.log.compaction_filter import CHECKED_RATIO_MAX, RecordWithoutKey, check_keys
 from millstream.log.compaction_swap import Swap
 from millstream.log.config import LogConfig
 from millstream.log.indexes import TimeMark
@@ -39,6 +39,7 @@ from millstream.log.record_batch import (
     write_append_time,
     write_offset,
 )
+from millstream.log.record_faults import Faults, find_faults, outside_of, without_key
 from millstream.log.recovery import SegmentOpener, open_log, save_epochs
 from millstream.log.retention import expired_count
 from millstream.log.segment import SEGMENT_SUFFIXES, Segment, open_segment, segment_name
@@ -73,12 +74,23 @@ class BatchTooLarge(Rejected):
 
 
 class TimestampOutOfRange(Rejected):
-    def __init__(self, *, partition: str, timestamp_ms: int, now_ms: int) -> None:
+    def __init__(
+        self, *, partition: str, timestamp_ms: int, now_ms: int, faults: Faults = ()
+    ) -> None:
         super().__init__(
             f"{partition}: timestamp {timestamp_ms} is too far from the broker's time {now_ms} "
             "(message.timestamp.before.max.ms, message.timestamp.after.max.ms)"
         )
         self.partition, self.timestamp_ms, self.now_ms = partition, timestamp_ms, now_ms
+        self.faults = faults
+
+
+class RecordsWithoutKey(InvalidBatch):
+    """Nothing could ever replace them in a compacted topic."""
+
+    def __init__(self, *, partition: str, faults: Faults) -> None:
+        super().__init__(f"{partition} is compacted and takes no record without a key")
+        self.partition, self.faults = partition, faults
 
 
 class LogReadOnly(Retryable):
@@ -230,7 +242,7 @@ class PartitionLog:
         if header.attributes & TRANSACTIONAL and not in_transaction:
             raise InvalidBatch("it is part of a transaction, and its request names none")
         if self.config.is_compacted:
-            check_keys(header, batch, message_bytes_max=self.config.message_bytes_max)
+            self._check_keys(batch, header)
         stored = self.producers.check(header)
         if stored is not None:
             return Appended(
@@ -353,6 +365,17 @@ class PartitionLog:
             save_epochs(self._disk, self.directory, epochs)
         self.epochs.entries[:] = epochs.entries
 
+    def _check_keys(self, batch: memoryview, header: BatchHeader) -> None:
+        try:
+            check_keys(header, batch, message_bytes_max=self.config.message_bytes_max)
+        except RecordWithoutKey as error:
+            faults = find_faults(batch, without_key, bytes_max=self._judged_bytes_max)
+            raise RecordsWithoutKey(partition=self.name, faults=faults) from error
+
+    @property
+    def _judged_bytes_max(self) -> int:
+        return CHECKED_RATIO_MAX * self.config.message_bytes_max
+
     def _stamp(self, batch: memoryview, header: BatchHeader, now_ms: int) -> BatchHeader:
         if self.config.is_log_append_time:
             return write_append_time(batch, header, now_ms=now_ms)
@@ -360,13 +383,25 @@ class PartitionLog:
             raise InvalidBatch("only the broker may stamp a batch with its append time")
         newest = header.max_timestamp
         if newest - now_ms > self.config.timestamp_after_max_ms:
-            raise TimestampOutOfRange(partition=self.name, timestamp_ms=newest, now_ms=now_ms)
+            raise self._out_of_range(batch, newest, now_ms)
         if self.config.timestamp_before_max_ms < now_ms:
             # Only the records know the oldest timestamp; rare enough to decode them here.
             oldest = min(record.timestamp_ms for record in decode_records(batch))
             if now_ms - oldest > self.config.timestamp_before_max_ms:
-                raise TimestampOutOfRange(partition=self.name, timestamp_ms=oldest, now_ms=now_ms)
+                raise self._out_of_range(batch, oldest, now_ms)
         return header
+
+    def _out_of_range(
+        self, batch: memoryview, timestamp_ms: int, now_ms: int
+    ) -> TimestampOutOfRange:
+        config = self.config
+        judge = outside_of(
+            max(0, now_ms - config.timestamp_before_max_ms), now_ms + config.timestamp_after_max_ms
+        )
+        faults = find_faults(batch, judge, bytes_max=self._judged_bytes_max)
+        return TimestampOutOfRange(
+            partition=self.name, timestamp_ms=timestamp_ms, now_ms=now_ms, faults=faults
+        )
 
     def _must_roll(self, size_bytes: int, header: BatchHeader, now_ms: int) -> bool:
         active, config = self._segments[-1], self.config

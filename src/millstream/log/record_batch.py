@@ -296,10 +296,11 @@ def encode_batch(
     return batch
 
 
-def decode_records(batch: Bytes) -> Iterator[Record]:
+def decode_records(batch: Bytes, *, bytes_max: int | None = None) -> Iterator[Record]:
     """The records of one whole batch, whose checksum was verified before."""
     header = read_header(batch)
-    payload = decompress(header.codec, memoryview(batch)[HEADER_BYTES : header.size_bytes])
+    body = memoryview(batch)[HEADER_BYTES : header.size_bytes]
+    payload = decompress(header.codec, body, bytes_max=bytes_max)
     position = 0
     try:
         for _ in range(header.record_count):

@@ -160,6 +160,24 @@ def test_a_long_poll_ends_with_the_rule_that_allowed_it(guarded: ServedNode) -> 
     assert (part.error_code, bytes(part.records)) == (DENIED, b"")
 
 
+def test_a_topic_in_a_fetch_session_is_denied_with_the_rule_that_allowed_it(
+    guarded: ServedNode,
+) -> None:
+    """Its partitions are kept in the session, the permit for them is not."""
+    create_acl(guarded, ADA, Operation.READ, "orders")
+    opening = fetch_request("orders")
+    opening.session_epoch = 0
+    session_id = ask_as(ADA, guarded, opening, BY_NAME).session_id
+    assert session_id > 0
+    delete_acls_of(guarded, ADA)
+    guarded.produce(b"secret")
+    for epoch in (1, 2):
+        next_request = FetchRequest(session_id=session_id, session_epoch=epoch)
+        [topic] = ask_as(ADA, guarded, next_request, BY_NAME).responses
+        [part] = topic.partitions
+        assert (part.error_code, bytes(part.records)) == (DENIED, b"")
+
+
 def test_so_does_the_long_poll_of_a_queue(guarded: ServedNode) -> None:
     world = World(guarded, "workers", 2)
     create_acl(guarded, ADA, Operation.READ, "orders")

@@ -10,6 +10,7 @@ from millstream.broker.wire.messages.fetch import (
     FetchRequest,
     FetchResponse,
     FetchTopic,
+    ForgottenTopic,
     PartitionData,
 )
 from tests.support.batches import batch, split
@@ -182,15 +183,6 @@ def test_the_id_of_a_deleted_topic_does_not_find_its_successor(served: ServedNod
     served.create()
     (part,) = fetch(served, fetch_request(topic_id=old.id), BY_ID)
     assert part.error_code == ErrorCode.UNKNOWN_TOPIC_ID
-
-
-def test_a_session_is_never_given_and_never_found(served: ServedNode) -> None:
-    served.create()
-    wants_one = served.ask(fetch_request(session_id=0, session_epoch=0), BY_NAME)
-    assert (wants_one.error_code, wants_one.session_id) == (ErrorCode.NONE, 0)
-    goes_on = served.ask(fetch_request(session_id=7, session_epoch=3), BY_NAME)
-    assert goes_on.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
-    assert not goes_on.responses
 
 
 def test_an_error_in_one_partition_does_not_keep_the_others(served: ServedNode) -> None:
@@ -367,3 +359,130 @@ def test_a_waiting_fetch_may_end_in_a_cold_read(serve: Serve, tmp_path: Any) -> 
         return answer
 
     assert batches(parts(served.run(both()))[0]) == 1
+
+
+# --- sessions (KIP-227) ---------------------------------------------------------------------------
+
+
+def numbers(answer: FetchResponse) -> list[int]:
+    return [part.partition_index for part in parts(answer)]
+
+
+def opened(served: ServedNode, *partitions: int, **more: Any) -> FetchResponse:
+    answer: FetchResponse = served.ask(fetch_request(*partitions, session_epoch=0, **more), BY_NAME)
+    assert answer.error_code == ErrorCode.NONE
+    assert answer.session_id > 0
+    return answer
+
+
+def go_on(served: ServedNode, session_id: int, epoch: int, **changes: Any) -> FetchResponse:
+    """The next request of a session, which names no partition unless `changes` do."""
+    request = FetchRequest(session_id=session_id, session_epoch=epoch, **changes)
+    answer: FetchResponse = served.ask(request, BY_NAME)
+    return answer
+
+
+def test_a_session_answers_with_what_is_new(served: ServedNode) -> None:
+    served.create(partitions=3)
+    first = opened(served, 0, 1, 2)
+    assert numbers(first) == [0, 1, 2]
+    assert numbers(go_on(served, first.session_id, 1)) == []
+    served.produce(b"a", partition=1)
+    second = go_on(served, first.session_id, 2)
+    assert (second.session_id, numbers(second)) == (first.session_id, [1])
+
+
+def test_a_session_fetches_from_where_its_client_has_come_to(served: ServedNode) -> None:
+    served.create(partitions=2)
+    served.produce(b"a", partition=1)
+    session_id = opened(served, 0, 1).session_id
+    moved = fetch_request(1, offset=1).topics
+    assert numbers(go_on(served, session_id, 1, topics=moved)) == []
+    served.produce(b"b", partition=1)
+    assert batches(parts(go_on(served, session_id, 2))[0]) == 1
+
+
+def test_a_session_forgets_partitions_and_takes_new_ones(served: ServedNode) -> None:
+    served.create(partitions=3)
+    session_id = opened(served, 0, 1).session_id
+    forgotten = [ForgottenTopic(topic="orders", partitions=[0])]
+    added = fetch_request(2).topics
+    changed = go_on(served, session_id, 1, topics=added, forgotten_topics_data=forgotten)
+    assert numbers(changed) == [2]
+    for number in range(3):
+        served.produce(b"a", partition=number)
+    assert numbers(go_on(served, session_id, 2)) == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("step", "epoch", "version", "code"),
+    [
+        (0, 2, BY_NAME, ErrorCode.INVALID_FETCH_SESSION_EPOCH),
+        (1, 1, BY_NAME, ErrorCode.FETCH_SESSION_ID_NOT_FOUND),
+        (0, 1, BY_ID, ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR),
+        (0, 1, BY_NAME, ErrorCode.NONE),
+    ],
+)
+def test_a_request_that_does_not_fit_its_session_is_refused(
+    served: ServedNode, step: int, epoch: int, version: int, code: ErrorCode
+) -> None:
+    served.create()
+    session_id = opened(served).session_id + step
+    answer = served.ask(FetchRequest(session_id=session_id, session_epoch=epoch), version)
+    assert answer.error_code == code
+
+
+def test_a_session_ends_when_its_client_says_so(served: ServedNode) -> None:
+    served.create()
+    session_id = opened(served).session_id
+    last = go_on(served, session_id, -1, topics=fetch_request(0).topics)
+    assert (last.session_id, numbers(last)) == (0, [0])
+    assert go_on(served, session_id, 1).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert len(served.node.fetch_sessions) == 0
+
+
+def test_a_new_session_ends_the_one_that_it_names(served: ServedNode) -> None:
+    served.create()
+    old = opened(served).session_id
+    opened(served, session_id=old)
+    assert go_on(served, old, 1).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert len(served.node.fetch_sessions) == 1
+
+
+def test_an_error_is_said_again_and_its_end_too(served: ServedNode) -> None:
+    session_id = opened(served, 0).session_id
+    for epoch in (1, 2):
+        [part] = parts(go_on(served, session_id, epoch))
+        assert part.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    served.create()
+    [part] = parts(go_on(served, session_id, 3))
+    assert part.error_code == ErrorCode.NONE
+
+
+def test_a_partition_that_gives_records_waits_for_the_others_next_time(served: ServedNode) -> None:
+    served.create(partitions=2)
+    produce_batches(served, 5, partition=0)
+    produce_batches(served, 5, partition=1)
+    session_id = opened(served, 0, 1, max_bytes=BATCH_BYTES).session_id
+    answer = go_on(served, session_id, 1, max_bytes=BATCH_BYTES)
+    [part] = [part for part in parts(answer) if part.records]
+    assert part.partition_index == 1
+
+
+def test_a_session_wakes_for_a_partition_that_its_request_did_not_name(served: ServedNode) -> None:
+    served.create(partitions=2)
+    session_id = opened(served, 0, 1).session_id
+    request = FetchRequest(session_id=session_id, session_epoch=1, max_wait_ms=LONG_MS, min_bytes=1)
+    waiting = served.ask_soon(request, BY_NAME)
+    assert not waiting.done()
+    served.produce(b"a", partition=1)
+    assert numbers(served.run(waiting)) == [1]
+
+
+def test_another_users_session_is_not_found(served: ServedNode) -> None:
+    served.create()
+    session_id = opened(served).session_id
+    served.principal = "User:eve"
+    assert go_on(served, session_id, 1).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert go_on(served, session_id, -1).error_code == ErrorCode.NONE
+    assert len(served.node.fetch_sessions) == 1

@@ -1,5 +1,6 @@
 import pytest
 
+from millstream.base.record import Record
 from millstream.broker.apis.api_00_produce import UnansweredProduceRefused
 from millstream.broker.handlers import HANDLERS, Call
 from millstream.broker.topics import METADATA_TOPIC
@@ -10,6 +11,8 @@ from millstream.broker.wire.messages.produce import (
     ProduceRequest,
     TopicProduceData,
 )
+from millstream.log.record_batch import Codec, encode_batch
+from millstream.log.record_faults import NAMED_MAX
 from tests.support.batches import NOW_MS, batch
 from tests.support.gated_disk import GatedDisk
 from tests.support.served_node import CLIENT_ID, PEER, Serve, ServedNode, produce_request
@@ -188,3 +191,65 @@ def test_a_refusal_with_acks_zero_is_not_swallowed(served: ServedNode) -> None:
     call = Call(served.node, 12, CLIENT_ID, PEER)
     with pytest.raises(UnansweredProduceRefused, match=r"nothing-0: .* does not exist"):
         function(produce_request(b"a", topic="nothing", acks=0), call)
+
+
+# --- which records of a batch are to blame (KIP-467) ---------------------------------------------
+
+
+def records_request(*records: Record, codec: Codec = Codec.NONE) -> ProduceRequest:
+    data = PartitionProduceData(index=0, records=encode_batch(records, codec=codec))
+    return ProduceRequest(
+        acks=-1, topic_data=[TopicProduceData(name="orders", partition_data=[data])]
+    )
+
+
+def refused(
+    served: ServedNode, request: ProduceRequest, version: int = 12
+) -> tuple[int, list[int]]:
+    """The error code, and which records are named."""
+    answer = only(served.ask(request, version))
+    for one in answer.record_errors:
+        assert one.batch_index_error_message
+    return answer.error_code, [one.batch_index for one in answer.record_errors]
+
+
+def keyed(key: bytes | None) -> Record:
+    return Record(key=key, value=b"v", timestamp_ms=NOW_MS)
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
+def test_records_without_a_key_are_named_one_by_one(served: ServedNode, codec: Codec) -> None:
+    served.create(cleanup_policy="compact")
+    request = records_request(keyed(b"a"), keyed(None), keyed(b"b"), keyed(None), codec=codec)
+    assert refused(served, request) == (ErrorCode.INVALID_RECORD, [1, 3])
+    answer = only(served.ask(request, 12))
+    assert answer.error_message == (
+        "invalid record batch: orders-0 is compacted and takes no record without a key"
+    )
+
+
+def test_records_out_of_time_are_named_one_by_one(served: ServedNode) -> None:
+    served.create(message_timestamp_before_max_ms="1000", message_timestamp_after_max_ms="1000")
+    times = [NOW_MS, NOW_MS - 1_000, NOW_MS - 1_001, NOW_MS + 1_000, NOW_MS + 1_001]
+    request = records_request(*[Record(value=b"v", timestamp_ms=time) for time in times])
+    assert refused(served, request) == (ErrorCode.INVALID_TIMESTAMP, [2, 4])
+
+
+def test_records_too_new_are_named_where_old_ones_may_come(served: ServedNode) -> None:
+    served.create()
+    times = [NOW_MS, NOW_MS + 7_200_000, 0]
+    request = records_request(*[Record(value=b"v", timestamp_ms=time) for time in times])
+    assert refused(served, request) == (ErrorCode.INVALID_TIMESTAMP, [1])
+
+
+def test_older_versions_have_no_room_for_names(served: ServedNode) -> None:
+    served.create(cleanup_policy="compact")
+    assert refused(served, records_request(keyed(None)), 7) == (ErrorCode.INVALID_RECORD, [])
+    assert refused(served, records_request(keyed(None)), 8) == (ErrorCode.INVALID_RECORD, [0])
+
+
+@pytest.mark.parametrize("bad", [NAMED_MAX, NAMED_MAX + 1])
+def test_an_answer_names_so_many_records_and_no_more(served: ServedNode, bad: int) -> None:
+    served.create(cleanup_policy="compact")
+    _, named = refused(served, records_request(*[keyed(None)] * bad))
+    assert named == [*range(NAMED_MAX)]

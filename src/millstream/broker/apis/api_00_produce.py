@@ -1,7 +1,8 @@
 # Produce, versions 3-13.
 #   Does:     appends one batch per partition, opaque and checked; idempotent and transactional
 #             producers (12+ adds a partition to the transaction by writing to it, KIP-890); topic
-#             ids (13); with acks=all answers once the batch is synced, with acks=1 once written.
+#             ids (13); with acks=all answers once the batch is synced, with acks=1 once written;
+#             names the records for which a batch is refused (8+, KIP-467).
 #   Does not: look at the records inside a batch (docs/not_supported.md).
 
 from collections.abc import Coroutine, Iterator
@@ -22,6 +23,7 @@ from millstream.broker.transactions.transaction import (
 )
 from millstream.broker.wire import ApiKey, ErrorCode
 from millstream.broker.wire.messages.produce import (
+    BatchIndexAndErrorMessage,
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
@@ -29,6 +31,7 @@ from millstream.broker.wire.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
+from millstream.log.partition_log import RecordsWithoutKey, TimestampOutOfRange
 from millstream.log.record_batch import InvalidBatch, read_header
 
 ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1
@@ -244,6 +247,11 @@ def _refuse(answer: PartitionProduceResponse, error: MillstreamError, call: Call
     answer.error_code = _transaction_code(error, call)
     answer.error_message = error_message(error)
     answer.base_offset = -1
+    if isinstance(error, RecordsWithoutKey | TimestampOutOfRange) and call.version >= 8:  # KIP-467
+        answer.record_errors = [
+            BatchIndexAndErrorMessage(batch_index=place, batch_index_error_message=reason)
+            for place, reason in error.faults
+        ]
 
 
 def _refused(request: ProduceRequest, code: ErrorCode) -> ProduceResponse:

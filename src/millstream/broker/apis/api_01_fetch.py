@@ -2,14 +2,15 @@
 #   Does:     whole batches of visible records, up to the limits of the request but always one
 #             batch (KIP-74); waits for min_bytes (long poll); topic ids (13+); leader epochs;
 #             read_committed: up to the last stable offset, with the aborted transactions.
-#   Does not: incremental fetch sessions (every response says session 0, so that clients send
-#             full requests), fetches by followers (docs/not_supported.md).
+#             fetch sessions (KIP-227, fetch_sessions.py), of which permits are asked each time.
+#   Does not: fetches by followers (docs/not_supported.md).
 
 import asyncio
 from collections.abc import Coroutine, Iterator
 from typing import Any, TypeAlias
 
 from millstream.base.errors import MillstreamError
+from millstream.broker.fetch_sessions import CLOSING_EPOCH, OPENING_EPOCH, FetchSession
 from millstream.broker.handlers import Call, handles
 from millstream.broker.kafka_errors import error_code
 from millstream.broker.partition import ServedPartition
@@ -31,45 +32,68 @@ from millstream.log.transaction_index import AbortedTransaction as LogAbortedTra
 # ones cost more per byte (fresh memory for each), and hold it until the client has taken them.
 RESPONSE_BYTES_MAX = 4 << 20
 READ_COMMITTED = 1
+HAS_TOPIC_IDS = 13
 NO_RECORDS = memoryview(b"")
 
 
 @handles(ApiKey.FETCH, versions=range(4, 19), ends_with_connection=True)
 def fetch(request: FetchRequest, call: Call) -> FetchResponse | Coroutine[Any, Any, FetchResponse]:
-    if request.session_id != 0 and request.session_epoch > 0:
-        return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
-    attempt = _Attempt(request, call)
+    try:
+        session = _session_of(request, call)
+    except MillstreamError as error:
+        return FetchResponse(error_code=error_code(error))
+    attempt = _Attempt(request, call, session)
     try:
         attempt.read(must_not_block=True)
     except ReadWouldBlock:
-        return _read_in_thread(request, call)
+        return _read_in_thread(request, call, session)
     if attempt.is_enough or request.max_wait_ms <= 0:
         return attempt.answer()
     # What was read is let go here, not when the coroutine first runs: many may come at a time.
-    return _wait_for_more(request, call, attempt.seen, attempt.missing_bytes)
+    return _wait_for_more(request, call, session, attempt.seen, attempt.missing_bytes)
 
 
-async def _read_in_thread(request: FetchRequest, call: Call) -> FetchResponse:
+def _session_of(request: FetchRequest, call: Call) -> FetchSession | None:
+    """The session that the request opens or goes on with; then it names all partitions of it."""
+    sessions, owner, now_ms = call.node.fetch_sessions, call.principal, call.node.now_ms()
+    has_ids = call.version >= HAS_TOPIC_IDS
+    if request.session_epoch in (OPENING_EPOCH, CLOSING_EPOCH):
+        sessions.close(request.session_id, owner=owner)
+        if request.session_epoch == CLOSING_EPOCH:
+            return None
+        return sessions.open(request, owner=owner, has_topic_ids=has_ids, now_ms=now_ms)
+    session = sessions.resume(request, owner=owner, has_topic_ids=has_ids, now_ms=now_ms)
+    request.topics = session.topics() if session is not None else []
+    return session
+
+
+async def _read_in_thread(
+    request: FetchRequest, call: Call, session: FetchSession | None
+) -> FetchResponse:
     """The bytes come from the device: let a thread wait for them."""
     loop = asyncio.get_running_loop()
-    attempt = _Attempt(request, call)
+    attempt = _Attempt(request, call, session)
     await loop.run_in_executor(call.node.read_threads, attempt.read)
     return attempt.answer()
 
 
 async def _wait_for_more(
-    request: FetchRequest, call: Call, seen: list["Seen"], missing_bytes: int
+    request: FetchRequest,
+    call: Call,
+    session: FetchSession | None,
+    seen: list["Seen"],
+    missing_bytes: int,
 ) -> FetchResponse:
     """Answer when min_bytes have arrived, or when the client's patience ends."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + request.max_wait_ms / 1000
     while True:
         await _wait_for_bytes(seen, missing_bytes, deadline - loop.time())
-        attempt = _Attempt(request, call)
+        attempt = _Attempt(request, call, session)
         try:
             attempt.read(must_not_block=True)
         except ReadWouldBlock:
-            return await _read_in_thread(request, call)
+            return await _read_in_thread(request, call, session)
         if attempt.is_enough or loop.time() >= deadline:
             return attempt.answer()
         seen, missing_bytes = attempt.seen, attempt.missing_bytes
@@ -112,12 +136,24 @@ Seen: TypeAlias = tuple[ServedPartition, int]
 class _Attempt:
     """One pass over the requested partitions."""
 
-    __slots__ = ("_call", "_has_error", "_read", "_request", "response", "seen", "size_bytes")
+    __slots__ = (
+        "_call",
+        "_has_error",
+        "_is_full",
+        "_read",
+        "_request",
+        "_session",
+        "response",
+        "seen",
+        "size_bytes",
+    )
 
-    def __init__(self, request: FetchRequest, call: Call) -> None:
+    def __init__(self, request: FetchRequest, call: Call, session: FetchSession | None) -> None:
         self._request = request
+        self._session = session
         self._call = call
         self._has_error = False
+        self._is_full = False  # a partition had records, and there was no room for them
         self.seen: list[Seen] = []
         self._read: list[tuple[FetchPartition, memoryview, int]] = []
         self.size_bytes = 0
@@ -143,6 +179,11 @@ class _Attempt:
         """The response, counted for each partition: what was read and dropped is not."""
         for (partition, _), (_, records, _) in zip(self.seen, self._read, strict=True):
             partition.sent_bytes += len(records)
+        if self._session is not None:
+            self.response.session_id = self._session.session_id
+            news = self._session.news(self.response.responses, is_full=self._is_full)
+            if self._request.session_epoch != OPENING_EPOCH:
+                self.response.responses = news
         return self.response
 
     @property
@@ -179,7 +220,7 @@ class _Attempt:
         self, topic: FetchTopic, wanted: FetchPartition, answer: PartitionData, must_not_block: bool
     ) -> None:
         topics = self._call.topics
-        has_id = self._call.version >= 13
+        has_id = self._call.version >= HAS_TOPIC_IDS
         found = topics.with_id(topic.topic_id) if has_id else topics.named(topic.topic)
         partition = found.partition(wanted.partition)
         log = partition.log
@@ -211,6 +252,10 @@ class _Attempt:
             if len(records) <= limit or self.size_bytes == 0:
                 answer.records = taken = records
                 self.size_bytes += len(records)
+            else:
+                self._is_full = True
+        else:
+            self._is_full = True
         self.seen.append((partition, answer.high_watermark))
         self._read.append((wanted, taken, end_offset))
         answer.aborted_transactions = None
