@@ -398,9 +398,11 @@ class LogDirectory:
             if log.is_saved:
                 log.close(now_ms=now_ms)
         if len(changed) < CLOSED_IN_THREADS_MIN:
-            return all([log.close(now_ms=now_ms) for log in changed])
-        with ThreadPoolExecutor(CLOSE_THREADS, thread_name_prefix="close") as threads:
-            return all(threads.map(lambda log: log.close(now_ms=now_ms), changed))
+            closed = [log.close(now_ms=now_ms) for log in changed]  # all, also behind a failure
+        else:
+            with ThreadPoolExecutor(CLOSE_THREADS, thread_name_prefix="close") as threads:
+                closed = list(threads.map(lambda log: log.close(now_ms=now_ms), changed))
+        return all(closed)
 
     def abandon(self) -> None:
         """Let go of the directory and write nothing: it belongs to another owner, or is broken."""
