@@ -141,7 +141,7 @@ def millstream(
 app.add_typer(demo.app, name="demo")
 app.command("up", cls=PlainCommand)(up.up)
 app.command("doctor", cls=PlainCommand)(doctor.doctor)
-app.command("broker")(broker.command)
+app.command("broker", cls=broker.BrokerCommand)(broker.command)
 app.command("run", cls=PlainCommand)(run.run)
 app.command("serve", cls=PlainCommand)(serve.serve)
 topics.app.command("archive", cls=PlainCommand)(archive.archive)

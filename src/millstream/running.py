@@ -62,7 +62,8 @@ def broker_config(settings: BrokerSettings) -> BrokerConfig:
         message_bytes_max=settings.message_bytes_max,
         frame_bytes_max=settings.frame_bytes_max,
         connections_max=settings.connections_max,
-        connections_per_address_max=settings.connections_per_address_max,
+        connections_per_address_max=_per_address(settings),
+        first_request_ms_max=settings.first_request_ms_max,
         requests_in_flight_max=settings.requests_in_flight_max,
         request_bytes_max=settings.request_bytes_max,
         unsynced_bytes_max=settings.unsynced_bytes_max,
@@ -74,6 +75,11 @@ def broker_config(settings: BrokerSettings) -> BrokerConfig:
         group_share_heartbeat_interval_ms=settings.group_share_heartbeat_interval_ms,
         group_share_record_lock_ms=settings.group_share_record_lock_ms,
     )
+
+
+def _per_address(settings: BrokerSettings) -> int:
+    """One address must not take all connections: a quarter, if nothing else is said."""
+    return settings.connections_per_address_max or max(settings.connections_max // 4, 1)
 
 
 def _is_authorizing(settings: BrokerSettings) -> bool:

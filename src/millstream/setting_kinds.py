@@ -25,6 +25,7 @@ class Kind:
     allowed: str
     parse: Callable[[str], Any]
     format: Callable[[Any], str] = str
+    is_switch: bool = False
 
 
 def size(*, at_least: int, at_most: int = INT64_MAX, unlimited: bool = False) -> Kind:
@@ -80,6 +81,7 @@ def switch() -> Kind:
         allowed="true or false",
         parse=parse,
         format=lambda value: str(value).lower(),
+        is_switch=True,
     )
 
 

@@ -334,14 +334,21 @@ class BrokerSettings:
         "The largest request taken; a larger one closes its connection.",
     )
     connections_max: int = setting(
-        1_000,
+        4_000,
         count(at_least=1, at_most=1_000_000),
         "Connections at one time; one more is closed at once. Each needs a file descriptor.",
     )
     connections_per_address_max: int = setting(
-        1_000,
-        count(at_least=1, at_most=1_000_000),
-        "The same for the connections of one client address.",
+        0,
+        count(at_least=0, at_most=1_000_000),
+        "The same for the connections of one client address, this machine's own among them. 0: a "
+        "quarter of connections_max.",
+    )
+    first_request_ms_max: int = setting(
+        30 * SECOND_MS,
+        duration(at_least=SECOND_MS, at_most=HOUR_MS),
+        "After how long a connection is closed that has not sent a request yet. One that has may "
+        "be silent for 10 minutes.",
     )
     requests_in_flight_max: int = setting(
         100,
@@ -427,6 +434,20 @@ class BrokerSettings:
                 "tls_client_ca asks clients for certificates, which needs TLS: give "
                 "tls_certificate and tls_key"
             )
+        self._check_rules()
+
+    def _check_rules(self) -> None:
+        """Who writes of super users believes that others are bound by rules."""
+        knows_clients = bool(self.sasl) or self.tls_client_ca is not None
+        if self.authorization != "auto" or knows_clients:
+            return
+        for name in ("super_users", "allow_without_acl"):
+            if getattr(self, name):
+                raise SettingsConflict(
+                    f"{name} is for access rules, and none are in force: clients do not say who "
+                    "they are. Give sasl or tls_client_ca, or leave it out (authorization = "
+                    '"off" says that this is meant)'
+                )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -441,7 +441,34 @@ def test_an_unknown_version_of_api_versions_is_answered_with_what_is_known(
     assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
     assert {offer.api_key for offer in answer.api_keys} >= {0, 1, 3, 18}
     # The connection goes on with a version that we do offer.
-    assert client.call(ApiVersionsRequest(), ApiVersionsResponse, 3).error_code == 0
+    request = ApiVersionsRequest(client_software_name="test", client_software_version="1.0")
+    assert client.call(request, ApiVersionsResponse, 3).error_code == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "is_one"),
+    [
+        ("apache-kafka-java", "4.1.0", True),
+        ("librdkafka", "v2.12.0-17-g6b5e2c.dirty", True),
+        ("a", "1", True),
+        ("", "1.0", False),
+        ("kafka", "", False),
+        ("-kafka", "1.0", False),
+        ("kafka", "1.0.", False),
+        ("kafka client", "1.0", False),
+        ("kafka", "1.0+local", False),
+        ("kafka\n", "1.0", False),
+    ],
+)
+def test_a_client_software_that_is_no_name_is_refused_as_kafka_does(
+    client: RawClient, name: str, version: str, is_one: bool
+) -> None:
+    request = ApiVersionsRequest(client_software_name=name, client_software_version=version)
+    for api_version in (3, 4):
+        answer = client.call(request, ApiVersionsResponse, api_version)
+        assert answer.error_code == (ErrorCode.NONE if is_one else ErrorCode.INVALID_REQUEST)
+        assert bool(answer.api_keys) == is_one
+    assert client.call(ApiVersionsRequest(), ApiVersionsResponse, 2).error_code == 0
 
 
 def with_version(frame: bytes, version: int) -> bytes:
@@ -573,6 +600,10 @@ def test_a_damaged_identity_file_is_named(tmp_path: Path) -> None:
         (("--listen", "nowhere"), "listen: 'nowhere'"),
         (("--segment-bytes", "big"), "segment_bytes: 'big'"),
         (("--connections-max", "0"), "connections_max: '0'"),
+        (("--sasl", "--super-users", "User:x"), "--sasl has no value before --super-users"),
+        (("--allow-without-acl", "--super-users", "User:x"), "none are in force"),
+        (("--super-users", "User:x"), "Give sasl or tls_client_ca"),
+        (("--allow-without-acl",), "allow_without_acl is for access rules, and none"),
         (("--frame-bytes-max", "64KiB", "--message-bytes-max", "1MiB"), "raise frame_bytes_max"),
     ],
 )

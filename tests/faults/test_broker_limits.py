@@ -338,6 +338,7 @@ def test_a_connection_closed_for_its_silence_is_named_and_counted(
     broker: BrokerThread, caplog: pytest.LogCaptureFixture
 ) -> None:
     with RawClient(broker.bootstrap) as client:
+        client.metadata(TOPIC)
         client.send_bytes(b"\0\0")
         eventually(
             lambda: broker.ask(lambda node: any(c.is_in_frame for c in node.connections)),

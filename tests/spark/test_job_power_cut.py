@@ -58,6 +58,7 @@ class SyncedFiles(RealDisk):
     """A disk that copies into `kept` what a power cut leaves: synced files with synced names."""
 
     def __init__(self, root: Path, kept: Path) -> None:
+        super().__init__()
         self._root, self._kept = root, kept
         self._synced: set[Path] = set()
 

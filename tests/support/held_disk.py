@@ -29,6 +29,7 @@ class HeldDisk(RealDisk):
     """`hold` stops every later sync of the topic's records until `release`."""
 
     def __init__(self, topic: str) -> None:
+        super().__init__()
         self._topic = topic
         self.may_sync = threading.Event()
         self.may_sync.set()

@@ -21,13 +21,14 @@ TRANSLATED |= {"metrics_listen"}
 
 def test_every_setting_reaches_the_broker() -> None:
     names = {field.name for field in fields(BrokerSettings)} - TRANSLATED
+    knows_clients: dict[str, Any] = {"sasl": ("PLAIN",)}
     assert names <= {field.name for field in fields(BrokerConfig)}
     changed: dict[str, Any] = {
         name: _another(value)
         for name in names
         if (value := getattr(BrokerSettings(), name)) is not None
     }
-    config = running.broker_config(BrokerSettings(**changed))
+    config = running.broker_config(BrokerSettings(**knows_clients, **changed))
     assert {name: getattr(config, name) for name in names} == changed
 
 
@@ -63,9 +64,27 @@ def test_what_protects_the_listener_is_translated() -> None:
 def test_rules_decide_where_clients_must_say_who_they_are(
     given: dict[str, Any], is_on: bool
 ) -> None:
-    config = running.broker_config(BrokerSettings(**given, super_users=("User:admin",)))
+    if given:
+        given = given | {"super_users": ("User:admin",)}
+    config = running.broker_config(BrokerSettings(**given))
     assert config.is_authorizing is is_on
-    assert config.super_users == ("User:admin",)
+    assert config.super_users == given.get("super_users", ())
+
+
+@pytest.mark.parametrize(
+    ("given", "per_address"),
+    [
+        ({}, 1_000),
+        ({"connections_max": 400}, 100),
+        ({"connections_max": 3}, 1),
+        ({"connections_max": 400, "connections_per_address_max": 400}, 400),
+    ],
+)
+def test_one_address_has_a_quarter_of_the_connections_unless_told_otherwise(
+    given: dict[str, Any], per_address: int
+) -> None:
+    config = running.broker_config(BrokerSettings(**given))
+    assert config.connections_per_address_max == per_address
 
 
 def test_the_address_and_the_durability_are_translated() -> None:

@@ -1,3 +1,4 @@
+import contextlib
 from pathlib import Path
 
 import pytest
@@ -147,6 +148,26 @@ def test_a_limit_holds_at_the_limit_and_not_one_past_it(value: str, is_allowed: 
 def test_a_message_larger_than_its_request_is_a_conflict() -> None:
     with pytest.raises(SettingsConflict, match="frame_bytes_max"):
         load(BrokerSettings, options={"frame_bytes_max": "1MiB"}, env={}, file=NO_FILE)
+
+
+@pytest.mark.parametrize("rules", [{"super_users": "User:ada"}, {"allow_without_acl": "true"}])
+@pytest.mark.parametrize(
+    ("others", "is_fine"),
+    [
+        ({}, False),
+        ({"authorization": "off"}, True),
+        ({"authorization": "on"}, True),
+        ({"sasl": "SCRAM-SHA-256"}, True),
+    ],
+)
+def test_who_is_bound_by_no_rules_cannot_be_freed_from_them(
+    rules: dict[str, str], others: dict[str, str], is_fine: bool
+) -> None:
+    expected = (
+        contextlib.nullcontext() if is_fine else pytest.raises(SettingsConflict, match="rules")
+    )
+    with expected:
+        load(BrokerSettings, options=rules | others, env={}, file=NO_FILE)
 
 
 def test_the_file_is_found_by_its_environment_variable(tmp_path: Path) -> None:

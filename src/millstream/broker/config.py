@@ -46,8 +46,9 @@ class BrokerConfig:
     retention_bytes: int = -1
     message_bytes_max: int = 1_048_588
     frame_bytes_max: int = 100 << 20
-    connections_max: int = 1_000
+    connections_max: int = 4_000
     connections_per_address_max: int = 1_000
+    first_request_ms_max: int = 30_000
     requests_in_flight_max: int = 100
     request_bytes_max: int = 256 << 20
     unsynced_bytes_max: int = 256 << 20

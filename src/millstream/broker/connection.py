@@ -115,6 +115,7 @@ class Connection(asyncio.BufferedProtocol):
         self._limit_frames()
         self._in_flight_max = node.config.requests_in_flight_max
         self.made_ms = self.active_ms = node.now_ms()
+        self._has_asked = False
         self._counts = node.metrics.apis
         self._says_each_request = logger.isEnabledFor(logging.DEBUG)
 
@@ -248,6 +249,11 @@ class Connection(asyncio.BufferedProtocol):
         return self._large is not None or self._start < self._end
 
     @property
+    def has_asked(self) -> bool:
+        """Whether a request came, or a large one is on its way."""
+        return self._has_asked or self._large is not None
+
+    @property
     def has_open_requests(self) -> bool:
         return bool(self._slots)
 
@@ -324,6 +330,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _handle(self, frame: bytearray) -> None:
         received_s = perf_counter()
+        self._has_asked = True
         try:
             if self._has_login and self.login.receives_bare_messages:
                 self._take_bare_message(bytes(frame), received_s)

@@ -314,7 +314,7 @@ class BrokerServer:
             (checkpoint, CHECKPOINT_INTERVAL_MS),
             (retention, config.retention_check_interval_ms),
             (compaction, config.compaction_check_interval_ms),
-            (connections, STALLED_MS_MAX // 6),
+            (connections, min(STALLED_MS_MAX, config.first_request_ms_max) // 6),
             (state, config.retention_check_interval_ms),
             (share_state, SHARE_STATE_CHECK_INTERVAL_MS),
             (transactions, TRANSACTION_CHECK_INTERVAL_MS),
@@ -364,6 +364,7 @@ class BrokerServer:
 
     def close_idle(self, node: Node, *, now_ms: int) -> None:
         """Close connections from which nothing came for too long, unless we made them wait."""
+        first_request_ms_max = node.config.first_request_ms_max
         for connection in tuple(node.connections):
             if connection.is_closing:  # since the last look, and its client takes nothing
                 connection.abort()
@@ -376,6 +377,8 @@ class BrokerServer:
                 reason = "its client has gone; silent"
             elif not connection.login.is_done and now_ms - connection.made_ms > LOGIN_MS_MAX:
                 reason = "without a login"
+            elif not connection.has_asked and now_ms - connection.made_ms > first_request_ms_max:
+                reason = "without a request"
             elif connection.is_in_frame and quiet_ms > STALLED_MS_MAX:
                 reason = "silent in the middle of a request"
             elif quiet_ms > IDLE_MS_MAX:

@@ -9,8 +9,9 @@ from typing import Annotated, Any
 import typer
 
 from millstream.commands.output import say
+from millstream.commands.plain_help import PlainCommand
 from millstream.setting_kinds import Address
-from millstream.settings import BrokerSettings, Setting, load, settings_of
+from millstream.settings import BrokerSettings, Setting, SettingsConflict, load, settings_of
 
 # What to write for a unit: "64MiB" and "7d" are understood besides plain numbers.
 METAVARS = {"bytes": "SIZE", "ms": "DURATION"}
@@ -41,6 +42,26 @@ def broker(**options: str | None) -> None:
     say("millstream broker stopped" if exit_code == 0 else "millstream broker stopped uncleanly")
     if exit_code:
         raise typer.Exit(exit_code)
+
+
+class BrokerCommand(PlainCommand):
+    """Options of switches may stand alone, and none takes the next option for its value."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        kinds = {item.option: item.kind for item in settings_of(BrokerSettings)}
+        filled = []
+        for number, arg in enumerate(args):
+            filled.append(arg)
+            following = args[number + 1] if number + 1 < len(args) else "--"
+            if arg not in kinds or not following.startswith("--"):
+                continue
+            if kinds[arg].is_switch:
+                filled.append("true")
+            elif following in kinds:
+                problem = f"{arg} has no value before {following}. Give {kinds[arg].allowed}"
+                raise SettingsConflict(problem)
+        rest: list[str] = super().parse_args(ctx, filled)
+        return rest
 
 
 def _parameter(item: Setting) -> inspect.Parameter:

@@ -21,6 +21,7 @@ import os
 import re
 import uuid
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeAlias
 
@@ -60,6 +61,10 @@ RESERVE_MARGIN = 16  # the reserve is made only while this many times its size a
 DELETED_DIRECTORY = re.compile(r".+\.[0-9a-f]{32}-delete")
 DELETED_FRONT_LENGTH_MAX = 200
 PARTITION_DIRECTORY = re.compile(r"(.+)-(\d+)")
+
+# Each log that was written to takes several syncs at the stop; those of different files overlap.
+CLOSE_THREADS = 8
+CLOSED_IN_THREADS_MIN = 32
 
 Partition: TypeAlias = tuple[str, int]
 
@@ -393,8 +398,7 @@ class LogDirectory:
             logger.error("%s", error)
             self.abandon()
             return False
-        closed = [log.close(now_ms=now_ms) for log in self.logs.values()]
-        is_clean = all(closed) and set(self.partitions_on_disk()) <= self.logs.keys()
+        is_clean = self._close_logs(now_ms) and set(self.partitions_on_disk()) <= self.logs.keys()
         try:
             if is_clean:
                 self.save_recovery_points()
@@ -404,6 +408,18 @@ class LogDirectory:
             is_clean = False
         self._lock.release()
         return is_clean
+
+    def _close_logs(self, now_ms: int) -> bool:
+        changed = [log for log in self.logs.values() if not log.is_saved]
+        for log in self.logs.values():
+            if log.is_saved:
+                log.close(now_ms=now_ms)
+        if len(changed) < CLOSED_IN_THREADS_MIN:
+            closed = [log.close(now_ms=now_ms) for log in changed]  # all, also behind a failure
+        else:
+            with ThreadPoolExecutor(CLOSE_THREADS, thread_name_prefix="close") as threads:
+                closed = list(threads.map(lambda log: log.close(now_ms=now_ms), changed))
+        return all(closed)
 
     def abandon(self) -> None:
         """Let go of the directory and write nothing: it belongs to another owner, or is broken."""

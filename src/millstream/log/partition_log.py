@@ -189,6 +189,8 @@ class PartitionLog:
         self.leader_epoch = max(leader_epoch, self.epochs.last)
         self._segments = opened.segments
         self._active.show_all()
+        # Where the log ended when its files had all that a clean stop writes.
+        self._saved_offset = self.end_offset if opened.is_saved else None
         self.start_offset = max(start_offset, self._segments[0].base_offset)
         self.synced_offset = self.high_watermark = self.end_offset
         # Below it every transaction has ended, visibly. Threads may read it, the owner sets it.
@@ -684,24 +686,39 @@ class PartitionLog:
         for segment in self._segments:
             segment.retire()
 
+    @property
+    def is_saved(self) -> bool:
+        """Whether a clean stop has nothing to write.
+
+        All that it writes follows from the records, but for indexes that had to be rebuilt. What
+        else changes without a record, files that go or come, is durable when it has happened; and
+        producers that were forgotten are forgotten again after the next start.
+        """
+        return self._saved_offset == self.end_offset and not any(
+            segment.must_save_indexes for segment in self._segments
+        )
+
     def close(self, *, now_ms: int) -> bool:
         """Make everything durable and close the files; False if that is not possible any more."""
         is_clean = self.failure is None
-        if is_clean:
+        if is_clean and not self.is_saved:
             try:
-                self.sync(now_ms=now_ms)
-                save_aborted(self._disk, self._active.log.path, self._active.aborted)
-                for segment in self._segments:
-                    if segment.must_save_indexes or not segment.is_closed:
-                        segment.save_indexes()
-                self._snapshots.save(self.end_offset, self.producers)
-                self._disk.sync_directory(self.directory)
+                self._save(now_ms=now_ms)
             except MillstreamError as error:
                 logger.error("%s: could not be closed cleanly: %s", self.directory, error)
                 is_clean = False
         for segment in self._segments:
             segment.close()
         return is_clean
+
+    def _save(self, *, now_ms: int) -> None:
+        self.sync(now_ms=now_ms)
+        save_aborted(self._disk, self._active.log.path, self._active.aborted)
+        for segment in self._segments:
+            if segment.must_save_indexes or not segment.is_closed:
+                segment.save_indexes()
+        # Last, since recovery reads the log from here on; it makes all names durable.
+        self._snapshots.save(self.end_offset, self.producers)
 
 
 def _before(end_offset: int | None, span: memoryview) -> memoryview:

@@ -50,9 +50,12 @@ SLOW_RECOVERY_BYTES = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class OpenedLog:
+    """With `is_saved` the files have all that a clean stop would write."""
+
     segments: list[Segment]
     producers: ProducerStates
     epochs: LeaderEpochs
+    is_saved: bool
 
 
 def open_log(
@@ -72,7 +75,8 @@ def open_log(
     is_new = not synced_offset and not any(LOG_SUFFIX in name for name in disk.names(directory))
     segments = SegmentOpener(disk, directory, config, epochs, now_ms).open_segments(start_offset)
     active = segments[-1]
-    if not (is_new or (was_closed_cleanly and is_as_closed(active))):
+    is_sound = is_new or (was_closed_cleanly and is_as_closed(active))
+    if not is_sound:
         if active.size_bytes > SLOW_RECOVERY_BYTES:
             mebibytes = active.size_bytes >> 20
             logger.warning("%s: checking %d MiB after a crash", active.log.path, mebibytes)
@@ -95,7 +99,12 @@ def open_log(
     if not are_aborted_known:
         for segment in segments:
             save_aborted(disk, segment.log.path, segment.aborted)
-    return OpenedLog(segments, producers, epochs)
+    is_saved = (
+        (is_sound or active.is_empty_on_disk)
+        and are_aborted_known
+        and from_offset == active.end_offset
+    )
+    return OpenedLog(segments, producers, epochs, is_saved)
 
 
 @dataclass(frozen=True, slots=True)

@@ -115,6 +115,10 @@ class Segment:
         return self.log.size
 
     @property
+    def is_empty_on_disk(self) -> bool:
+        return not any(file.size for file in self._files)
+
+    @property
     def newest_ms(self) -> int:
         """The largest timestamp; without any, when the segment was started."""
         return self.largest.timestamp if self.largest.timestamp >= 0 else self.created_ms

@@ -274,7 +274,9 @@ def test_groups_are_listed_by_their_kind(served: ServedNode, orders: Topic) -> N
 
 
 def test_clients_are_told_that_there_are_share_groups(served: ServedNode) -> None:
-    answer = served.ask(ApiVersionsRequest())
+    answer = served.ask(
+        ApiVersionsRequest(client_software_name="test", client_software_version="1.0")
+    )
     levels = {one.name: one.max_version_level for one in answer.finalized_features}
     assert levels["share.version"] == 1
     assert {76, 77, 90, 91, 92} <= {one.api_key for one in answer.api_keys}

@@ -640,7 +640,9 @@ NORMAL: dict[ApiKey, Make] = {
         groups=[world.name if world.stable() else ""]
     ),
     ApiKey.LIST_GROUPS: lambda world: list_groups.ListGroupsRequest(),
-    ApiKey.API_VERSIONS: lambda world: api_versions.ApiVersionsRequest(),
+    ApiKey.API_VERSIONS: lambda world: api_versions.ApiVersionsRequest(
+        client_software_name="test", client_software_version="1.0"
+    ),
     ApiKey.CREATE_TOPICS: lambda world: create_request(world.name),
     ApiKey.DELETE_TOPICS: lambda world: delete_request(world.new_topic()),
     ApiKey.DELETE_RECORDS: lambda world: delete_records_request("orders", 0),

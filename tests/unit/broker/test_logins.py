@@ -94,7 +94,13 @@ class Visitor(SocketlessClient):
 def test_before_a_login_only_the_login_is_served(serve: Serve) -> None:
     served = served_with_user(serve)
     visitor = Visitor(served)
-    assert visitor.ask(ApiVersionsRequest(), ApiVersionsResponse).error_code == 0
+    assert (
+        visitor.ask(
+            ApiVersionsRequest(client_software_name="test", client_software_version="1.0"),
+            ApiVersionsResponse,
+        ).error_code
+        == 0
+    )
     visitor.send(MetadataRequest(topics=[]), 12)
     assert visitor.transport.is_closed
     assert len(visitor.answers()) == 1
