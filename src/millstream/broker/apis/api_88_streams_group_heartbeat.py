@@ -6,7 +6,6 @@
 #             with INVALID_REQUEST, as in Kafka 4.3).
 
 import asyncio
-import logging
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -34,8 +33,6 @@ from millstream.broker.topics import (
 )
 from millstream.broker.wire import ApiKey, ErrorCode
 from millstream.broker.wire.messages import streams_group_heartbeat as wire
-
-logger = logging.getLogger(__name__)
 
 
 @handles(ApiKey.STREAMS_GROUP_HEARTBEAT, versions=range(1))
@@ -80,7 +77,7 @@ def _fault_of_names(request: wire.StreamsGroupHeartbeatRequest) -> str | None:
 
 
 async def _create(wanted: NewTopic, call: Call) -> str | None:
-    """Why it could not be made, if so. The next heartbeat tries again."""
+    """Why it could not be made, if so: the member is told. Its next heartbeat tries again."""
     try:
         overrides = {
             name: check_topic_config(name, value) for name, value in wanted.configs.items()
@@ -89,7 +86,6 @@ async def _create(wanted: NewTopic, call: Call) -> str | None:
     except TopicExists:
         return None  # another member was quicker
     except MillstreamError as error:
-        logger.warning("internal topic %s could not be made: %s", wanted.name, error)
         return f"{wanted.name}: {error_message(error)}"
     return None
 
