@@ -196,7 +196,11 @@ def test_internal_topics_are_made_with_their_configs(
     topology = reading(source)
     topology.subtopologies[0].state_changelog_topics = [TopicInfo(name=f"{source}-changelog")]
     with RawClient(bootstrap) as client:
-        assert MISSING_INTERNAL in statuses(join(client, application, topology))
+
+        def is_missing() -> bool:  # Kafka's groups hear of a new source a moment later
+            return MISSING_INTERNAL in statuses(join(client, application, topology))
+
+        eventually(is_missing, what="it is said to be missing")
         eventually(lambda: not statuses(join(client, application, topology)), what="it is made")
         made = admin.list_topics(timeout=10).topics[f"{source}-changelog"]
         assert len(made.partitions) == 2
