@@ -2,6 +2,11 @@
 
 from typing import Any
 
+from millstream.broker.wire import ErrorCode
+from millstream.broker.wire.messages.find_coordinator import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
 from millstream.broker.wire.messages.streams_group_heartbeat import (
     StreamsGroupHeartbeatRequest,
     StreamsGroupHeartbeatResponse,
@@ -11,7 +16,12 @@ from millstream.broker.wire.messages.streams_group_heartbeat import (
 from tests.clients.steps import eventually
 from tests.support.raw_client import RawClient
 
-VERSION = 0
+VERSION, FIND_VERSION = 0, 4
+NOT_YET = (
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+)
 UNSAID: dict[str, Any] = {
     "active_tasks": None,
     "standby_tasks": None,
@@ -23,23 +33,42 @@ UNSAID: dict[str, Any] = {
 NO_TASKS: dict[str, Any] = {"active_tasks": [], "standby_tasks": [], "warmup_tasks": []}
 
 
-def beat(client: RawClient, group: str, **said: Any) -> StreamsGroupHeartbeatResponse:
+def asked(client: RawClient, group: str, **said: Any) -> StreamsGroupHeartbeatResponse:
+    """A broker that was not asked for a coordinator before makes one first."""
     request = StreamsGroupHeartbeatRequest(group_id=group, **(UNSAID | said))
-    answer = client.call(request, StreamsGroupHeartbeatResponse, VERSION)
+    answer = StreamsGroupHeartbeatResponse()
+
+    def is_answered() -> bool:
+        nonlocal answer
+        answer = client.call(request, StreamsGroupHeartbeatResponse, VERSION)
+        if answer.error_code not in NOT_YET:
+            return True
+        find = FindCoordinatorRequest(key_type=0, coordinator_keys=[group])
+        client.call(find, FindCoordinatorResponse, FIND_VERSION)
+        return False
+
+    eventually(is_answered, what="the group has a coordinator")
+    return answer
+
+
+def beat(client: RawClient, group: str, **said: Any) -> StreamsGroupHeartbeatResponse:
+    answer = asked(client, group, **said)
     assert answer.error_code == 0, answer.error_message
     return answer
 
 
+def reading(topic: str) -> Topology:
+    """Of an application that reads one topic."""
+    return Topology(epoch=0, subtopologies=[Subtopology(subtopology_id="0", source_topics=[topic])])
+
+
 def join_streams(client: RawClient, group: str, topic: str) -> StreamsGroupHeartbeatResponse:
     """A thread of an application that reads one topic; returns when it has its tasks."""
-    topology = Topology(
-        epoch=0, subtopologies=[Subtopology(subtopology_id="0", source_topics=[topic])]
-    )
     told = beat(
         client,
         group,
         member_id="thread",
-        topology=topology,
+        topology=reading(topic),
         process_id="process",
         rebalance_timeout_ms=60_000,
         **NO_TASKS,

@@ -80,6 +80,11 @@ class Counting:
             found[message.key() or b""].append(int(message.value() or b""))
         return found
 
+    def tool(self, *arguments: str) -> str:
+        """What kafka-streams-groups.sh prints."""
+        tool = "streams.StreamsGroupCommand"
+        return run_tool(tool, *arguments, bootstrap=self.bootstrap).checked().stdout
+
     def wait_for_counts(self) -> None:
         def are_there() -> bool:
             return sum(map(len, self.counts().values())) >= self.sent
@@ -122,12 +127,17 @@ def test_an_application_counts_exactly_once_through_a_kill_and_a_restart(
     assert counting.counts() == {
         b"word-%d" % number: list(range(1, per_word + 1)) for number in range(WORDS)
     }
-    described = run_tool(
-        "streams.StreamsGroupCommand",
-        *("--describe", "--members", "--group", counting.name),
-        bootstrap=counting.bootstrap,
-    ).checked()
-    assert "ACTIVE" in described.stdout.upper()
+    described = counting.tool("--describe", "--members", "--group", counting.name)
+    assert described.count("ACTIVE: ") == 2
     for instance in (second, again):
         assert instance.stop() == 0, instance.output
         assert "ERROR" not in instance.states, instance.output
+    is_empty = ("--list", "--state", "empty")
+    eventually(lambda: counting.name in counting.tool(*is_empty), what="nobody is in the group")
+    reset = ("--reset-offsets", "--all-input-topics", "--to-earliest", "--execute")
+    moved = counting.tool(*reset, "--group", counting.name)
+    assert [line.split()[1:] for line in sorted(moved.splitlines()) if counting.source in line] == [
+        [counting.source, str(number), "0"] for number in range(PARTITIONS)
+    ]
+    counting.tool("--delete", "--group", counting.name)
+    assert counting.name not in counting.tool("--list")

@@ -70,13 +70,7 @@ class ShareGroups:
 
     def listed(self, names: Iterable[str]) -> dict[str, Group]:
         """What may be seen of each; without those that have ended since."""
-        found = {}
-        for name in names:
-            try:
-                found[name] = self.find(name)
-            except NotAllowed:
-                found[name] = hidden_group(name)
-        return {name: group for name, group in found.items() if group is not None}
+        return seen_groups(self.find, names)
 
     def places(self, name: str) -> dict[Partition, Place]:
         """Where the group goes on, in the partitions that it has begun."""
@@ -87,6 +81,17 @@ class ShareGroups:
 
     def _at_coordinator(self, name: str, ask: Callable[[Connection], Coroutine[Any, Any, T]]) -> T:
         return asked(lambda: at_coordinator(self._access, name, ask), doing=f"ask group {name}")
+
+
+def seen_groups(find: Callable[[str], Group | None], names: Iterable[str]) -> dict[str, Group]:
+    """What `find` may see of each; without those that have ended since."""
+    found = {}
+    for name in names:
+        try:
+            found[name] = find(name)
+        except NotAllowed:
+            found[name] = hidden_group(name)
+    return {name: group for name, group in found.items() if group is not None}
 
 
 def asked(ask: Callable[[], Coroutine[Any, Any, T]], *, doing: str) -> T:

@@ -13,10 +13,10 @@ from millstream.broker.wire.messages.streams_group_describe import (
     StreamsGroupDescribeResponse,
     TaskIds,
 )
-from millstream.commands.cluster import Group, GroupTasks, hidden_group
-from millstream.commands.connecting import NotAllowed, Partition, client_config
+from millstream.commands.cluster import Group, GroupTasks
+from millstream.commands.connecting import Partition, client_config
 from millstream.commands.lag import Member
-from millstream.commands.share_groups import asked
+from millstream.commands.share_groups import asked, seen_groups
 from millstream.queues.access import access_from
 from millstream.queues.connection import BrokerTooOld, Connection
 from millstream.queues.group_questions import at_coordinator, check_answer, group_names
@@ -50,13 +50,7 @@ class StreamsGroups:
 
     def listed(self, names: Iterable[str]) -> dict[str, Group]:
         """What may be seen of each; without those that have ended since."""
-        found = {}
-        for name in names:
-            try:
-                found[name] = self.find(name)
-            except NotAllowed:
-                found[name] = hidden_group(name)
-        return {name: group for name, group in found.items() if group is not None}
+        return seen_groups(self.find, names)
 
 
 async def _describe(coordinator: Connection, name: str) -> DescribedGroup | None:

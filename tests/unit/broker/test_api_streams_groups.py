@@ -30,6 +30,7 @@ from tests.unit.broker.group_steps import (
     join_request,
     leave,
 )
+from tests.unit.broker.test_api_group_configs import alter
 
 APP = "counting"
 NOTHING_ELSE = {
@@ -193,6 +194,39 @@ def test_a_group_without_a_name_and_a_member_that_is_unknown(
     assert beat(served, "ada", 3).error_code == ErrorCode.GROUP_ID_NOT_FOUND
     join(served)
     assert beat(served, "eve", 3).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_members_obey_the_configs_of_their_group(served: ServedNode, orders: Topic) -> None:
+    alter(served, "streams.initial.rebalance.delay.ms", "0", group=APP)
+    alter(served, "streams.heartbeat.interval.ms", "700", group=APP)
+    join(served)
+    told = join(served)  # its topics are there now
+    assert (told.status, told.heartbeat_interval_ms) == ([], 700)
+    assert [one.partitions for one in told.active_tasks] == [[0, 1], [0, 1]]
+    alter(served, "streams.heartbeat.interval.ms", "900", group=APP)
+    alter(served, "streams.num.standby.replicas", "1", group=APP)
+    answer = beat(served, "ada", told.member_epoch)
+    assert answer.heartbeat_interval_ms == 900
+    assert answer.member_epoch > told.member_epoch  # assigned again, for the standbys
+    alter(served, "streams.session.timeout.ms", "1000", group=APP)
+    beat(served, "ada", answer.member_epoch)
+    served.advance(1.1)
+    assert listed(served) == {APP: ("streams", "Empty")}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("streams.session.timeout.ms", "999"),
+        ("streams.heartbeat.interval.ms", "45000"),
+        ("streams.heartbeat.interval.ms", "99"),
+        ("streams.num.standby.replicas", "11"),
+        ("streams.initial.rebalance.delay.ms", "-1"),
+        ("streams.assignment.interval.ms", "1"),
+    ],
+)
+def test_configs_of_streams_groups_have_bounds(served: ServedNode, name: str, value: str) -> None:
+    assert alter(served, name, value, group=APP) == ErrorCode.INVALID_CONFIG
 
 
 # --- kinds of groups --------------------------------------------------------------------------

@@ -6,7 +6,6 @@
 #             with INVALID_REQUEST, as in Kafka 4.3).
 
 import asyncio
-import logging
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -24,12 +23,7 @@ from millstream.broker.streams.streams_messages import (
     UserEndpoint,
 )
 from millstream.broker.streams.task import TaskId, Tasks, numbers_by_subtopology
-from millstream.broker.streams.topology import (
-    CopartitionGroup,
-    InternalTopic,
-    Subtopology,
-    Topology,
-)
+from millstream.broker.streams.topology_messages import pairs_from, topology_from
 from millstream.broker.topic_config import check_topic_config
 from millstream.broker.topics import (
     INTERNAL_TOPICS,
@@ -39,8 +33,6 @@ from millstream.broker.topics import (
 )
 from millstream.broker.wire import ApiKey, ErrorCode
 from millstream.broker.wire.messages import streams_group_heartbeat as wire
-
-logger = logging.getLogger(__name__)
 
 
 @handles(ApiKey.STREAMS_GROUP_HEARTBEAT, versions=range(1))
@@ -85,7 +77,7 @@ def _fault_of_names(request: wire.StreamsGroupHeartbeatRequest) -> str | None:
 
 
 async def _create(wanted: NewTopic, call: Call) -> str | None:
-    """Why it could not be made, if so. The next heartbeat tries again."""
+    """Why it could not be made, if so: the member is told. Its next heartbeat tries again."""
     try:
         overrides = {
             name: check_topic_config(name, value) for name, value in wanted.configs.items()
@@ -94,7 +86,6 @@ async def _create(wanted: NewTopic, call: Call) -> str | None:
     except TopicExists:
         return None  # another member was quicker
     except MillstreamError as error:
-        logger.warning("internal topic %s could not be made: %s", wanted.name, error)
         return f"{wanted.name}: {error_message(error)}"
     return None
 
@@ -112,11 +103,11 @@ def _heartbeat(request: wire.StreamsGroupHeartbeatRequest, call: Call) -> Stream
         client_host=f"/{call.peer.host}",
         rack_id=request.rack_id,
         rebalance_timeout_ms=request.rebalance_timeout_ms,
-        topology=None if request.topology is None else _topology(request.topology),
+        topology=None if request.topology is None else topology_from(request.topology),
         owned=_owned(request),
         process_id=request.process_id,
         endpoint=None if endpoint is None else UserEndpoint(host=endpoint.host, port=endpoint.port),
-        client_tags=None if tags is None else _pairs(tags),
+        client_tags=None if tags is None else pairs_from(tags),
         shuts_down=request.shutdown_application,
         unsupported=_unsupported(request),
     )
@@ -148,44 +139,6 @@ def _owned(request: wire.StreamsGroupHeartbeatRequest) -> Tasks | None:
 
 def _tasks(found: Iterable[wire.TaskIds]) -> frozenset[TaskId]:
     return frozenset(TaskId(one.subtopology_id, n) for one in found for n in one.partitions)
-
-
-def _topology(topology: wire.Topology) -> Topology:
-    return Topology(
-        epoch=topology.epoch, subtopologies=tuple(map(_subtopology, topology.subtopologies))
-    )
-
-
-def _subtopology(one: wire.Subtopology) -> Subtopology:
-    return Subtopology(
-        id=one.subtopology_id,
-        source_topics=tuple(one.source_topics),
-        source_patterns=tuple(one.source_topic_regex),
-        changelog_topics=tuple(map(_internal_topic, one.state_changelog_topics)),
-        repartition_sink_topics=tuple(one.repartition_sink_topics),
-        repartition_source_topics=tuple(map(_internal_topic, one.repartition_source_topics)),
-        copartition_groups=tuple(
-            CopartitionGroup(
-                source_topics=tuple(group.source_topics),
-                source_patterns=tuple(group.source_topic_regex),
-                repartition_source_topics=tuple(group.repartition_source_topics),
-            )
-            for group in one.copartition_groups
-        ),
-    )
-
-
-def _internal_topic(info: wire.TopicInfo) -> InternalTopic:
-    return InternalTopic(
-        name=info.name,
-        partitions=info.partitions,
-        replication_factor=info.replication_factor,
-        configs=_pairs(info.topic_configs),
-    )
-
-
-def _pairs(found: Iterable[wire.KeyValue]) -> tuple[tuple[str, str], ...]:
-    return tuple((one.key, one.value) for one in found)
 
 
 # What the group answers.

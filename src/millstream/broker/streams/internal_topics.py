@@ -14,6 +14,8 @@ from millstream.broker.streams.streams_messages import Status, StatusCode
 from millstream.broker.streams.task import TaskId
 from millstream.broker.streams.topology import InternalTopic, Subtopology, Topology
 
+# All of a group's tasks are handed out in one go, in the broker's loop.
+TASKS_MAX = 100_000
 TOPICS_SHOWN_MAX = 5  # in a status; an application may have hundreds
 
 
@@ -77,6 +79,9 @@ def _resolve(topology: Topology, catalog: TopicCatalog) -> ResolvedTopology:
     tasks = {
         one.id: max(counts[name] for name in one.read_topics) for one in topology.subtopologies
     }
+    if sum(tasks.values()) > TASKS_MAX:
+        detail = f"{sum(tasks.values())} tasks are more than {TASKS_MAX}"
+        raise Unfit(code=StatusCode.INCORRECTLY_PARTITIONED_TOPICS, detail=detail)
     to_create = _missing(topology, repartition, tasks, catalog)
     if not to_create:
         return ResolvedTopology(task_counts=tasks)

@@ -6,7 +6,8 @@ state is in the process's directory), to a member that had it as a standby, and 
 has least. Standbys follow: each in a process that has nothing else of the task.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+import heapq
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from millstream.broker.streams.task import NO_TASKS, TaskId, Tasks
@@ -53,6 +54,8 @@ class _Draft:
         self._active: dict[str, set[TaskId]] = {one.member_id: set() for one in self.members}
         self._standby: dict[str, set[TaskId]] = {one.member_id: set() for one in self.members}
         self._threads: dict[str, list[TaskAssignee]] = {}
+        self._sizes = {one.member_id: 0 for one in self.members}
+        self._sizes_of_processes = {one.process_id: 0 for one in self.members}
         self._had_active: dict[TaskId, TaskAssignee] = {}
         self._had_standby: dict[TaskId, list[TaskAssignee]] = {}
         self._places: dict[TaskId, set[str]] = {}  # the processes that have it in any role
@@ -76,8 +79,9 @@ class _Draft:
         quota = _Quota(self._active, total)
         rest = [task for task in tasks if not self._keep(task, quota)]
         rest = [task for task in rest if not self._give_to_state(task, quota)]
+        least = _LeastLoaded(self.members, self._load)
         for task in rest:
-            self._give(task, min(filter(quota.has_room, self.members), key=self._load), quota)
+            self._give(task, least.take(quota.has_room), quota)
 
     def _keep(self, task: TaskId, quota: "_Quota") -> bool:
         owner = self._had_active.get(task)
@@ -99,32 +103,70 @@ class _Draft:
 
     def _give(self, task: TaskId, member: TaskAssignee, quota: "_Quota") -> None:
         quota.count(member)
-        self._active[member.member_id].add(task)
+        self._put(task, member, self._active)
+
+    def _put(self, task: TaskId, member: TaskAssignee, tasks: dict[str, set[TaskId]]) -> None:
+        tasks[member.member_id].add(task)
         self._places.setdefault(task, set()).add(member.process_id)
+        self._sizes[member.member_id] += 1
+        self._sizes_of_processes[member.process_id] += 1
 
     # Standbys.
 
     def place_standbys(self, tasks: Sequence[TaskId], share: int) -> None:
         """One more of each; none where every process has something of the task already."""
+        least = _LeastLoaded(self.members, self._load)
         for task in tasks:
-            able = [one for one in self.members if one.process_id not in self._places[task]]
-            if not able:
+            taken = self._places[task]
+            if len(taken) == len(self._threads):
                 continue
-            had = [one for one in able if task in one.had.standby | one.had.active]
-            keeps = [one for one in had if self._size(one) < share]
-            chosen = min(keeps or able, key=self._load)
-            self._standby[chosen.member_id].add(task)
-            self._places[task].add(chosen.process_id)
+            had = (*self._had_standby.get(task, ()), *filter(None, [self._had_active.get(task)]))
+            keeps = [one for one in had if one.process_id not in taken and self._size(one) < share]
+            chosen = (
+                min(keeps, key=self._load)
+                if keeps
+                else least.take(lambda one, taken=taken: one.process_id not in taken)  # type: ignore[misc] # a default binds it
+            )
+            self._put(task, chosen, self._standby)
 
     # Loads.
 
     def _size(self, member: TaskAssignee) -> int:
-        return len(self._active[member.member_id]) + len(self._standby[member.member_id])
+        return self._sizes[member.member_id]
 
     def _load(self, member: TaskAssignee) -> tuple[int, float]:
         """First of the thread itself, then of its process."""
-        threads = self._threads[member.process_id]
-        return self._size(member), sum(map(self._size, threads)) / len(threads)
+        of_process = self._sizes_of_processes[member.process_id]
+        return self._size(member), of_process / len(self._threads[member.process_id])
+
+
+class _LeastLoaded:
+    """Members by their load, which only rises: an entry that is out of date is put back."""
+
+    def __init__(
+        self,
+        members: Sequence[TaskAssignee],
+        load_of: Callable[[TaskAssignee], tuple[int, float]],
+    ) -> None:
+        self._members, self._load_of = members, load_of
+        self._heap = [(load_of(one), rank) for rank, one in enumerate(members)]
+        heapq.heapify(self._heap)
+
+    def take(self, is_able: Callable[[TaskAssignee], bool]) -> TaskAssignee:
+        """There is one that is able; it stays in."""
+        passed: list[tuple[tuple[int, float], int]] = []
+        while True:
+            load, rank = self._heap[0]
+            member = self._members[rank]
+            now = self._load_of(member)
+            if now != load:
+                heapq.heapreplace(self._heap, (now, rank))
+            elif is_able(member):
+                for one in passed:
+                    heapq.heappush(self._heap, one)
+                return member
+            else:
+                passed.append(heapq.heappop(self._heap))
 
 
 class _Quota:

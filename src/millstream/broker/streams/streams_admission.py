@@ -16,6 +16,10 @@ from millstream.broker.streams.streams_messages import StreamsHeartbeat, Streams
 from millstream.broker.streams.topology import CopartitionGroup, Subtopology, Topology
 from millstream.broker.wire.error_codes import ErrorCode
 
+# An application has a few dozen of each; these keep a request from filling memory and disk.
+SUBTOPOLOGIES_MAX = 1_000
+INTERNAL_TOPICS_MAX = 1_000
+
 
 def check_heartbeat(request: StreamsHeartbeat) -> StreamsHeartbeatReply | None:
     """The refusal, if there is one."""
@@ -58,6 +62,11 @@ def _fault_of_topology(topology: Topology) -> str | None:
     ids = [one.id for one in topology.subtopologies]
     if len({*ids}) < len(ids):
         return "two subtopologies have the same id"
+    if len(ids) > SUBTOPOLOGIES_MAX:
+        return f"{len(ids)} subtopologies are more than {SUBTOPOLOGIES_MAX}"
+    internal = len(topology.topics - topology.source_topics)
+    if internal > INTERNAL_TOPICS_MAX:
+        return f"{internal} internal topics are more than {INTERNAL_TOPICS_MAX}"
     return next(filter(None, map(_fault_of_subtopology, topology.subtopologies)), None)
 
 

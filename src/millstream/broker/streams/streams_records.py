@@ -26,12 +26,8 @@ from millstream.broker.streams.streams_facts import (
 from millstream.broker.streams.streams_member import StreamsProfile, StreamsProgress
 from millstream.broker.streams.streams_messages import UserEndpoint
 from millstream.broker.streams.task import HeldTasks, TaskId, Tasks, numbers_by_subtopology
-from millstream.broker.streams.topology import (
-    CopartitionGroup,
-    InternalTopic,
-    Subtopology,
-    Topology,
-)
+from millstream.broker.streams.topology import InternalTopic, Subtopology, Topology
+from millstream.broker.streams.topology_messages import pairs_from, topology_from
 from millstream.broker.wire import MalformedMessage, decode_versioned, encode_versioned
 from millstream.broker.wire.message import Message, field
 
@@ -215,11 +211,7 @@ def _read(kind: StreamsFactKind, data: bytes) -> StreamsFact:
             _, own = decode_versioned(TargetOfMemberValue, data)
             return Tasks(active=_tasks(own.active_tasks), standby=_tasks(own.standby_tasks))
         case StreamsFactKind.TOPOLOGY:
-            _, topology = decode_versioned(TopologyValue, data)
-            return Topology(
-                epoch=topology.epoch,
-                subtopologies=tuple(map(_subtopology, topology.subtopologies)),
-            )
+            return topology_from(decode_versioned(TopologyValue, data)[1])
 
 
 def _group_value(fact: StreamsGroupFact) -> GroupValue:
@@ -270,7 +262,7 @@ def _profile(value: MemberValue) -> StreamsProfile:
         topology_epoch=value.topology_epoch,
         process_id=value.process_id,
         endpoint=UserEndpoint(host=endpoint.host, port=endpoint.port) if endpoint else None,
-        client_tags=_pairs(value.client_tags),
+        client_tags=pairs_from(value.client_tags),
     )
 
 
@@ -366,25 +358,6 @@ def _subtopology_value(one: Subtopology) -> SubtopologyValue:
     )
 
 
-def _subtopology(value: SubtopologyValue) -> Subtopology:
-    return Subtopology(
-        id=value.subtopology_id,
-        source_topics=tuple(value.source_topics),
-        source_patterns=tuple(value.source_topic_regex),
-        changelog_topics=tuple(map(_internal_topic, value.state_changelog_topics)),
-        repartition_sink_topics=tuple(value.repartition_sink_topics),
-        repartition_source_topics=tuple(map(_internal_topic, value.repartition_source_topics)),
-        copartition_groups=tuple(
-            CopartitionGroup(
-                source_topics=tuple(group.source_topics),
-                source_patterns=tuple(group.source_topic_regex),
-                repartition_source_topics=tuple(group.repartition_source_topics),
-            )
-            for group in value.copartition_groups
-        ),
-    )
-
-
 def _topic_info(topic: InternalTopic) -> TopicInfo:
     return TopicInfo(
         name=topic.name,
@@ -394,18 +367,5 @@ def _topic_info(topic: InternalTopic) -> TopicInfo:
     )
 
 
-def _internal_topic(value: TopicInfo) -> InternalTopic:
-    return InternalTopic(
-        name=value.name,
-        partitions=value.partitions,
-        replication_factor=value.replication_factor,
-        configs=_pairs(value.topic_configs),
-    )
-
-
 def _key_values(pairs: Iterable[tuple[str, str]]) -> list[KeyValue]:
     return [KeyValue(key=key, value=value) for key, value in pairs]
-
-
-def _pairs(found: Iterable[KeyValue]) -> tuple[tuple[str, str], ...]:
-    return tuple((one.key, one.value) for one in found)

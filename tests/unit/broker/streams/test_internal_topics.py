@@ -5,7 +5,12 @@ from dataclasses import replace
 import pytest
 
 from millstream.broker.groups.topic_catalog import CataloguedTopic, TopicCatalog
-from millstream.broker.streams.internal_topics import ResolvedTopology, resolve, shown
+from millstream.broker.streams.internal_topics import (
+    TASKS_MAX,
+    ResolvedTopology,
+    resolve,
+    shown,
+)
 from millstream.broker.streams.streams_messages import StatusCode
 from millstream.broker.streams.topology import (
     CopartitionGroup,
@@ -124,6 +129,13 @@ def test_a_source_that_is_its_own_changelog_is_not_made() -> None:
         id="0", source_topics=("words",), changelog_topics=(InternalTopic(name="words"),)
     )
     assert resolved(topic("words", 2), parts=(table,)).is_ready
+
+
+def test_a_group_has_a_limit_of_tasks() -> None:
+    parts = tuple(Subtopology(id=f"{n}", source_topics=("words",)) for n in range(10))
+    assert resolved(topic("words", TASKS_MAX // 10), parts=parts).is_ready
+    found = resolved(topic("words", TASKS_MAX // 10 + 1), parts=parts)
+    assert code_of(found) is StatusCode.INCORRECTLY_PARTITIONED_TOPICS
 
 
 def test_a_status_names_a_few_topics() -> None:

@@ -7,10 +7,16 @@ import pytest
 
 from millstream.broker.groups.group_messages import HeartbeatRequest, LeavingMember, SyncRequest
 from millstream.broker.groups.group_state import GroupState
+from millstream.broker.streams.streams_admission import INTERNAL_TOPICS_MAX, SUBTOPOLOGIES_MAX
 from millstream.broker.streams.streams_group import StreamsGroup
 from millstream.broker.streams.streams_messages import StatusCode, UserEndpoint
 from millstream.broker.streams.task import NO_TASKS, TaskId, Tasks
-from millstream.broker.streams.topology import CopartitionGroup, InternalTopic, Topology
+from millstream.broker.streams.topology import (
+    CopartitionGroup,
+    InternalTopic,
+    Subtopology,
+    Topology,
+)
 from millstream.broker.wire.error_codes import ErrorCode
 from tests.unit.broker.groups.consumer_steps import topic
 from tests.unit.broker.streams.steps import (
@@ -144,6 +150,21 @@ def test_a_topology_that_makes_no_sense_is_refused(
     broken = Topology(epoch=0, subtopologies=(SPLIT, subtopology))  # type: ignore[arg-type]
     assert driver.join("ada", topology=broken).error is ErrorCode.STREAMS_INVALID_TOPOLOGY
     assert driver.stored == {}
+
+
+def test_a_topology_has_limits(driver: StreamsDriver) -> None:
+    parts = tuple(replace(SPLIT, id=f"{n}") for n in range(SUBTOPOLOGIES_MAX + 1))
+    changelogs = tuple(InternalTopic(name=f"c{n}") for n in range(INTERNAL_TOPICS_MAX + 1))
+
+    def error_of(*subtopologies: Subtopology) -> ErrorCode:
+        topology = Topology(epoch=0, subtopologies=subtopologies)
+        return StreamsDriver().join("ada", topology=topology).error
+
+    assert error_of(*parts[1:]) is ErrorCode.NONE
+    assert error_of(*parts) is ErrorCode.STREAMS_INVALID_TOPOLOGY
+    assert error_of(replace(SPLIT, changelog_topics=changelogs[1:])) is ErrorCode.NONE
+    too_many = error_of(replace(SPLIT, changelog_topics=changelogs))
+    assert too_many is ErrorCode.STREAMS_INVALID_TOPOLOGY
 
 
 def test_the_group_has_a_limit() -> None:
