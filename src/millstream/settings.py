@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeVar, cast
 
+from millstream.base.diagnostics import JSON, TEXT
 from millstream.base.errors import Rejected
 from millstream.base.near_names import did_you_mean
 from millstream.base.quantity import (
@@ -588,12 +589,26 @@ class EventSettings:
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogSettings:
+    """What every command says of itself on stderr."""
+
+    TABLE: ClassVar[str] = "log"
+
+    format: str = setting(
+        TEXT,
+        choice(TEXT, JSON),
+        "json: one JSON object a line, with time, level, logger and message.",
+    )
+
+
 TABLES: tuple[type[Table], ...] = (
     ClientSettings,
     BrokerSettings,
     SparkSettings,
     WebSettings,
     EventSettings,
+    LogSettings,
 )
 
 
