@@ -13,6 +13,7 @@ from millstream.base.declared import DeclaredTable, DeclaredTopic
 from millstream.base.errors import Rejected, Retryable
 from millstream.base.record import Record
 from millstream.base.topic_terms import COMPACTED, TopicTerms
+from millstream.base.tracing import published, span, traced
 from millstream.queues.outbox import Outbox, PutFailed, PutRefused, Receipt
 from millstream.schemas.registration import settle_writer
 from millstream.schemas.schema_topic import TOPIC, SchemaTopic
@@ -71,6 +72,10 @@ class Publisher:
         return [to_record(row) for row in rows]
 
     def put(self, topic: str, records: Sequence[Record]) -> list[Receipt]:
+        with span(f"publish {topic}", published(topic, len(records))):
+            return self._put(topic, traced(records))
+
+    def _put(self, topic: str, records: Sequence[Record]) -> list[Receipt]:
         with self._lock:
             outbox = self._usable_outbox()
         try:

@@ -602,6 +602,20 @@ class LogSettings:
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TelemetrySettings:
+    """Traces for OpenTelemetry. Where they go is said by its own variables, OTEL_*."""
+
+    TABLE: ClassVar[str] = "telemetry"
+
+    traces: bool = setting(
+        False,
+        switch(),
+        "Send spans of what an app publishes, of its jobs' batches and of its views, by OTLP over "
+        "HTTP: docs/guides/operating.md. Needs millstream[otel].",
+    )
+
+
 TABLES: tuple[type[Table], ...] = (
     ClientSettings,
     BrokerSettings,
@@ -609,6 +623,7 @@ TABLES: tuple[type[Table], ...] = (
     WebSettings,
     EventSettings,
     LogSettings,
+    TelemetrySettings,
 )
 
 

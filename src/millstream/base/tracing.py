@@ -6,7 +6,10 @@ one comparison. Trace contexts travel in the header `traceparent` of records (W3
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Protocol
+
+from millstream.base.record import Header, Record
 
 TRACEPARENT = "traceparent"
 Attributes = Mapping[str, str | int]
@@ -48,6 +51,32 @@ def span(
         return
     with _tracer.span(name, attributes=attributes or {}, parent=parent, links=links):
         yield
+
+
+def published(topic: str, number: int) -> Attributes:
+    """By OpenTelemetry's names for messaging."""
+    return {
+        "messaging.system": "kafka",
+        "messaging.operation.type": "send",
+        "messaging.destination.name": topic,
+        "messaging.batch.message_count": number,
+    }
+
+
+def traced(records: Sequence[Record]) -> Sequence[Record]:
+    """The records with the header of the span around this, but for those that have one."""
+    here = traceparent_now()
+    if not here:
+        return records
+    header: Header = (TRACEPARENT, here.encode())
+    return [
+        one if any(name == TRACEPARENT for name, _ in one.headers) else _with(one, header)
+        for one in records
+    ]
+
+
+def _with(record: Record, header: Header) -> Record:
+    return replace(record, headers=(*record.headers, header))
 
 
 def traceparent_now() -> str:
