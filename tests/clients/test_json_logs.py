@@ -118,3 +118,22 @@ def test_a_command_that_fails_says_it_in_json(command: tuple[str, ...], tmp_path
     [told] = said_by(*command, folder=tmp_path)
     assert told["level"] == "error"
     assert not told["message"].startswith("millstream:")
+
+
+@pytest.mark.full
+def test_jobs_report_in_json(shop: Path) -> None:
+    """With a broker of their own, whose lines come by the same way."""
+    env = {name: value for name, value in os.environ.items() if name != "MILLSTREAM_BROKERS"}
+    done = subprocess.run(
+        [sys.executable, "-m", "millstream", "run", str(shop), "--once"],
+        cwd=shop.parent,
+        env=env | {"MILLSTREAM_LOG_FORMAT": "json", "MILLSTREAM_SPARK_QUICK_START": "true"},
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found = lines_in(done.stderr)
+    assert found[-1]["message"] == "1 job done"
+    assert any(one["logger"] == "millstream.broker.topics" for one in found)
