@@ -109,7 +109,7 @@ $(DEMO_STAMP): requirements.lock pyproject.toml
 lock:
 	@$(PYTHON) -m venv $(VENV)/lock
 	@$(VENV)/lock/bin/python -m pip install --quiet --upgrade pip
-	@$(VENV)/lock/bin/python -m pip install --quiet -e '.[archive,avro,delta,demo,eventsourcing,mariadb,postgres,protobuf,redis,search,spark,sql,web]' --group dev
+	@$(VENV)/lock/bin/python -m pip install --quiet -e '.[archive,avro,delta,demo,eventsourcing,mariadb,otel,postgres,protobuf,redis,search,spark,sql,web]' --group dev
 	@{ echo "# Made by 'make lock': every package at the version that the tests ran with."; \
 	   $(VENV)/lock/bin/python -m pip freeze --exclude-editable; } > requirements.lock
 	@rm -rf $(VENV)/lock

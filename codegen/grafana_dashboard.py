@@ -254,13 +254,8 @@ def _panel(panel: Panel) -> dict[str, Any]:
         "datasource": DATASOURCE,
         "fieldConfig": {"defaults": {"unit": panel.unit}, "overrides": []},
         "targets": [
-            {
-                "refId": chr(ord("A") + at),
-                "datasource": DATASOURCE,
-                "expr": expr,
-                "legendFormat": of,
-            }
-            for at, (expr, of) in enumerate(panel.queries)
+            {"refId": ref, "datasource": DATASOURCE, "expr": expr, "legendFormat": legend}
+            for ref, (expr, legend) in zip("ABC", panel.queries, strict=False)
         ],
     }
 

@@ -60,6 +60,7 @@ from millstream.queues.queue import Queue
 from millstream.queues.values import ValueKind
 from millstream.schemas.declaration import Declared
 from millstream.settings import ClientSettings, is_given, load
+from millstream.telemetry import set_up_traces
 
 if TYPE_CHECKING:
     from millstream.capture.change_stream import ChangeStream
@@ -123,6 +124,7 @@ class App(Closing):
     ):
         """`keyring`: where the keys to personal data are kept, if not beside the data."""
         self.name = app_name(name)
+        set_up_traces(self.name)
         self.data = Path(f"{name}.millstream" if data is None else data)
         self._brokers = brokers
         self._broker_address = broker_address.get()

@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from millstream.base.diagnostics import set_up_diagnostics, set_up_text
 from millstream.base.errors import MillstreamError, Rejected
 
 logger = logging.getLogger(__name__)
@@ -213,8 +214,10 @@ def main() -> int:
     """Run one capture until standard input ends; tells how it ended in one line of JSON."""
     from millstream.capture.approval import Approval
     from millstream.capture.runner import CaptureRunner
+    from millstream.settings import LogSettings, load
 
-    logging.basicConfig(format="millstream: %(message)s", level=logging.WARNING)
+    set_up_diagnostics(load(LogSettings).format)
+    set_up_text("millstream: %(message)s", level=logging.WARNING)
     order = json.loads(_first_line(STDIN))
     approved = order["approval"]
     runner = CaptureRunner(

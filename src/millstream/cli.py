@@ -4,6 +4,7 @@ Each command is in `commands/`. Importing this must stay quick: what is heavy (l
 the broker) is imported when a command runs.
 """
 
+import logging
 import os
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -12,6 +13,7 @@ import typer
 from typer.core import TyperGroup
 
 from millstream._version import __version__
+from millstream.base.diagnostics import set_up_diagnostics
 from millstream.base.disk import Unwritable
 from millstream.base.errors import Corrupt, MillstreamError, Rejected, Retryable
 from millstream.commands import (
@@ -46,8 +48,10 @@ from millstream.commands.records import BadFormat, BadInput
 from millstream.settings import (
     BadConfigFile,
     BadSetting,
+    LogSettings,
     SettingsConflict,
     UnknownSetting,
+    load,
     unknown_variables,
 )
 
@@ -101,10 +105,12 @@ class OneLineErrors(TyperGroup):
             raise typer.Exit(0) from None
         except OSError as error:
             what = f"{error.filename}: " if error.filename else ""
-            say(f"millstream: {what}{(error.strerror or str(error)).lower()}")
+            reason = (error.strerror or str(error)).lower()
+            say(f"millstream: {what}{reason}", level=logging.ERROR)
             raise typer.Exit(exit_code_of(error)) from None
         except MillstreamError as error:
-            say(f"millstream: {str(error).rstrip('.')}.".replace("?.", "?"))
+            said = f"millstream: {str(error).rstrip('.')}.".replace("?.", "?")
+            say(said, level=logging.ERROR)
             raise typer.Exit(exit_code_of(error)) from None
         except KeyboardInterrupt as error:
             say("")
@@ -134,8 +140,9 @@ def millstream(
     ] = False,
 ) -> None:
     """A durable log that speaks Kafka's protocol, and the stream processing around it."""
+    set_up_diagnostics(load(LogSettings).format)
     for line in unknown_variables(os.environ):
-        say(f"millstream: {line}")
+        say(f"millstream: {line}", level=logging.WARNING)
 
 
 app.add_typer(demo.app, name="demo")

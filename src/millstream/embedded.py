@@ -5,6 +5,7 @@ one is killed: the child reads a pipe from its parent and stops when the pipe en
 """
 
 import json
+import logging
 import os
 import select
 import shutil
@@ -16,6 +17,7 @@ import time
 from pathlib import Path
 from types import TracebackType
 
+from millstream.base.diagnostics import say_line, set_up_diagnostics
 from millstream.base.errors import MillstreamError, Rejected
 
 CHILD = "import sys; from millstream.embedded import main; sys.exit(main())"
@@ -203,7 +205,7 @@ def main() -> int:
     started = time.perf_counter()
     from millstream.broker.server import BrokerServer
     from millstream.running import run_broker
-    from millstream.settings import BrokerSettings, load, unknown_variables
+    from millstream.settings import BrokerSettings, LogSettings, load, unknown_variables
 
     def report(**facts: object) -> None:
         print(json.dumps(facts), flush=True)
@@ -215,8 +217,9 @@ def main() -> int:
             ready_seconds=round(time.perf_counter() - started, 3),
         )
 
+    set_up_diagnostics(load(LogSettings).format)
     for line in unknown_variables(os.environ):
-        print(f"millstream: {line}", file=sys.stderr)
+        say_line(f"millstream: {line}", level=logging.WARNING)
     try:
         options = {name: _text(value) for name, value in json.loads(sys.argv[1]).items()}
         settings = load(BrokerSettings, options=options)

@@ -15,6 +15,7 @@ from millstream.base.declared import DeclaredTable, DeclaredTopic
 from millstream.base.errors import Rejected, Retryable
 from millstream.base.record import Record
 from millstream.base.topic_terms import COMPACTED, TopicTerms
+from millstream.base.tracing import published, span, traced
 from millstream.queues.outbox import NotInTime, Outbox, PutFailed, PutRefused, Receipt
 from millstream.schemas.registration import settle_writer
 from millstream.schemas.schema_topic import TOPIC, SchemaTopic
@@ -123,7 +124,10 @@ class Publisher:
     def put(
         self, topic: str, records: Sequence[Record], *, until: "Deadline | None" = None
     ) -> list[Receipt]:
-        until = until or Deadline()
+        with span(f"publish {topic}", published(topic, len(records))):
+            return self._put(topic, traced(records), until or Deadline())
+
+    def _put(self, topic: str, records: Sequence[Record], until: "Deadline") -> list[Receipt]:
         with self._lock:
             outbox = self._usable_outbox()
         try:

@@ -9,11 +9,11 @@ import contextlib
 import ctypes
 import logging
 import signal
-import sys
 from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from millstream.base.clock import system_clock
+from millstream.base.diagnostics import set_up_text
 from millstream.base.file_limit import raise_file_limit
 from millstream.broker.config import BrokerConfig
 from millstream.broker.node import Node
@@ -201,8 +201,4 @@ def _keep_freed_memory() -> None:
 
 
 def _set_up_diagnostics(level: str) -> None:
-    logging.basicConfig(
-        stream=sys.stderr,
-        level=level.upper(),
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-    )
+    set_up_text("%(asctime)s %(levelname)s %(name)s: %(message)s", level=level.upper())

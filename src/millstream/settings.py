@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeVar, cast
 
+from millstream.base.diagnostics import JSON, TEXT
 from millstream.base.errors import Rejected
 from millstream.base.near_names import did_you_mean
 from millstream.base.quantity import (
@@ -627,12 +628,41 @@ class EventSettings:
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogSettings:
+    """What every command says of itself on stderr."""
+
+    TABLE: ClassVar[str] = "log"
+
+    format: str = setting(
+        TEXT,
+        choice(TEXT, JSON),
+        "json: one JSON object a line, with time, level, logger and message.",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TelemetrySettings:
+    """Traces for OpenTelemetry. Where they go is said by its own variables, OTEL_*."""
+
+    TABLE: ClassVar[str] = "telemetry"
+
+    traces: bool = setting(
+        False,
+        switch(),
+        "Send spans of what an app publishes, of its jobs' batches and of its views, by OTLP over "
+        "HTTP: docs/guides/operating.md. Needs millstream[otel].",
+    )
+
+
 TABLES: tuple[type[Table], ...] = (
     ClientSettings,
     BrokerSettings,
     SparkSettings,
     WebSettings,
     EventSettings,
+    LogSettings,
+    TelemetrySettings,
 )
 
 

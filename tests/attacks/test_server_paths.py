@@ -33,15 +33,6 @@ VIEW_PATHS = (
     "/v1/views/counts/changes?timeout=0.1",
     "/v1/views/counts/changes?since=nonsense&timeout=0.1",
 )
-OTHER_PATHS: tuple[str, ...] = (
-    "/",
-    "/health",
-    "/health/live",
-    "/openapi.json",
-    "/v1/topics",
-    "/nothing",
-    "/v1/tables",
-)
 STORES: Mapping[str, Callable[[Path], Any]] = {
     "sqlite": lambda folder: stores.Sqlite(),
     "parquet": lambda folder: stores.Parquet(folder / "views"),

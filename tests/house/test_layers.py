@@ -21,6 +21,7 @@ LAYERS = [
     {"web"},
     {"setting_kinds"},
     {"passwords", "settings"},
+    {"telemetry"},
     {"capture_processes", "client_protection", "declarations", "declared_views"}
     | {"publishing", "running"},
     {"captures", "embedded", "forgetting", "jobs"},

@@ -4,6 +4,7 @@ Data goes to stdout, everything else to stderr. No command formats a table by it
 """
 
 import json
+import logging
 import os
 import select
 import signal
@@ -15,6 +16,7 @@ from typing import Any
 
 import typer
 
+from millstream.base.diagnostics import say_line
 from millstream.base.errors import Rejected
 from millstream.commands.options import BadUsage
 
@@ -86,10 +88,10 @@ def print_json(value: object) -> None:
     typer.echo(json.dumps(value, indent=2, ensure_ascii=False))
 
 
-def say(message: str) -> None:
+def say(message: str, *, level: int = logging.INFO) -> None:
     """For the person, not for the pipe."""
     # Not typer.echo: it goes past a live table, which takes what is printed above itself.
-    print(message, file=sys.stderr, flush=True)
+    say_line(message, level=level)
 
 
 def confirm(question: str, *, yes: bool) -> None:

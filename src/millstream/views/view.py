@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from millstream.base.closing import Closing
 from millstream.base.ports import Positions
 from millstream.base.schema import Schema
+from millstream.base.tracing import span
 from millstream.views.feed_tokens import Place, tokens_of
 from millstream.views.feeds import AsyncSubscription, Feed, Slow, Subscription, Wish
 from millstream.views.sql import Parameters, answer_arrow, answer_rows
@@ -242,7 +243,8 @@ class View(Closing):
         if not wanted:
             return question(self._reads)
         fresh = Fresh(self.name, self._reads, job=self._job)
-        return fresh.ask(question, wanted=wanted, timeout=timeout)
+        with span(f"read {self.name} after a write"):
+            return fresh.ask(question, wanted=wanted, timeout=timeout)
 
     def close(self) -> None:
         self._reads.close()

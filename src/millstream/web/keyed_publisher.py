@@ -18,6 +18,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 from millstream.base.errors import Rejected, Retryable
 from millstream.base.quantity import HOUR_MS
 from millstream.base.record import Record
+from millstream.base.tracing import published, span, traced
 from millstream.processing.kafka_clients import FENCED, client_config, code_of, make_topic
 from millstream.queues.outbox import REFUSALS, Receipt
 from millstream.web.key_journal import (
@@ -86,7 +87,8 @@ class KeyedPublisher:
         self, key: str, request: str, topic: str, records: Sequence[Record]
     ) -> list[Receipt]:
         """Where the records are: written now, or under this key before."""
-        with self._lock:
+        with span(f"publish {topic}", published(topic, len(records))), self._lock:
+            records = traced(records)
             for _ in range(ATTEMPTS_MAX):
                 try:
                     return self._publish(key, request, topic, records)

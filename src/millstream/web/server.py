@@ -56,19 +56,19 @@ class _Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, limits: Limits) -> None:
         super().__init__(config)
         self._limits = limits
+        total_max = connections_for(limits.connections_max, raise_file_limit())
+        of_address_max = min(limits.connections_per_address_max, total_max)
+        self._connections = Connections(total_max, of_address_max)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        total_max = connections_for(self._limits.connections_max, raise_file_limit())
-        of_address_max = min(self._limits.connections_per_address_max, total_max)
-        connections = Connections(total_max, of_address_max)
         for listener in sockets or ():
             acceptor = Acceptor(
                 listener,
-                connections,
+                self._connections,
                 self._protocol,
                 tls=self.config.ssl,
                 handshake_seconds=self._limits.head_ms_max / 1000,

@@ -15,6 +15,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
+from millstream.base.tracing import TRACEPARENT, span
 from millstream.web.calls import Calls
 from millstream.web.console.page_serving import Console
 from millstream.web.console.ports import Source
@@ -86,11 +87,12 @@ def _route(operation: Operation, serving: Serving) -> Route:
 
 def _endpoint(operation: Operation, serving: Serving) -> Callable[[Request], Awaitable[Response]]:
     async def endpoint(request: Request) -> Response:
-        try:
-            return await operation.handler(request, serving)
-        except Exception as error:
-            doing = f"{operation.method} {operation.path}"
-            return problem_response(serving.reported(error, doing))
+        doing = f"{operation.method} {operation.path}"
+        with span(doing, parent=request.headers.get(TRACEPARENT, "")):
+            try:
+                return await operation.handler(request, serving)
+            except Exception as error:
+                return problem_response(serving.reported(error, doing))
 
     return endpoint
 

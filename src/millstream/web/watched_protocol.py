@@ -10,7 +10,11 @@ waits for a head for as long as a client likes, and forgets its keep-alive with 
 """
 
 import asyncio
+import contextlib
+import fcntl
 import logging
+import sys
+import termios
 import time
 
 import h11
@@ -118,14 +122,31 @@ class WatchedProtocol(H11Protocol):
         super().pause_writing()
         self._watch_writes()
 
+    def resume_writing(self) -> None:
+        """Much was taken. While it was paused nothing was added, so that less is left each time."""
+        super().resume_writing()
+        if self._stall is not None:
+            self._stall.cancel()
+            self._stall = None
+        if self.transport.is_closing():
+            self._watch_writes()
+
     def _watch_writes(self, unsent: int | None = None) -> None:
         """Looks again as long as something is to be sent, and some of it was."""
         if self._stall is not None and unsent is None:
             return
-        left = self.transport.get_write_buffer_size()
-        if left == 0:
+        if self.transport.get_write_buffer_size() == 0:
             self._stall = None
-        elif unsent is not None and left >= unsent:
+            return
+        left = self._unsent()
+        if unsent is not None and left >= unsent:
             self.transport.abort()
         else:
             self._stall = self.loop.call_later(WRITE_STALL_SECONDS, self._watch_writes, left)
+
+    def _unsent(self) -> int:
+        """With what the system holds: it takes more of us only when a good part of that is gone."""
+        held = bytes(4)
+        with contextlib.suppress(OSError):  # no system but Linux need know it
+            held = fcntl.ioctl(self.transport.get_extra_info("socket"), termios.TIOCOUTQ, held)
+        return self.transport.get_write_buffer_size() + int.from_bytes(held, sys.byteorder)

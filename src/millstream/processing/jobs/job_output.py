@@ -18,6 +18,7 @@ from millstream.processing.jobs.catalog import Declared
 from millstream.processing.jobs.checkpoints import new_run
 from millstream.processing.jobs.job import ToFunction, ToTopic, ToView
 from millstream.processing.jobs.prepared_job import PreparedJob, Surroundings
+from millstream.processing.reading.trace_headers import traces_of
 from millstream.processing.writing.batch_log import BatchLog
 from millstream.processing.writing.checkpoint_sync import between_syncs
 from millstream.processing.writing.output import (
@@ -68,6 +69,7 @@ def _view(prepared: PreparedJob, around: Surroundings, output: ToView, hold: Vie
         hold=hold,
         changes=changes,
         key=output.key,
+        traces=partial(traces_of, brokers=around.brokers, client=around.client or {}),
     )
     serve = partial(hold.serve, view)
     return JobOutput(writer=writer, serve=serve, close=partial(_close, view, changes))

@@ -18,9 +18,10 @@ from millstream.base.changes import CHANGE
 from millstream.base.declared import DeclaredTopic
 from millstream.base.ports import BatchReceipt, StagingWriter, ViewWriter
 from millstream.base.schema import Schema
+from millstream.base.tracing import is_tracing, span
 from millstream.processing.kafka_clients import make_topic
 from millstream.processing.writing.batch_log import BatchLog
-from millstream.processing.writing.checkpoint_sync import between_syncs
+from millstream.processing.writing.checkpoint_sync import WriteBatch, between_syncs
 from millstream.processing.writing.staged_parts import STAGED_RECORDS_MIN, write_in_parts
 from millstream.processing.writing.topic_sink import stream_into_topic
 from millstream.processing.writing.topic_write import WRITTEN_COLUMNS, TopicWrite
@@ -32,6 +33,9 @@ BROKERS_DEFAULT = -1
 RECORD_DDL = "key BINARY, value BINARY"
 
 
+TracesOf = Callable[[BatchReceipt], list[str]]
+
+
 def start_view(
     frame: DataFrame,
     writer: ViewWriter,
@@ -41,17 +45,19 @@ def start_view(
     hold: "ViewHold | None" = None,
     changes: ViewChanges | None = None,
     key: tuple[str, ...] = (),
+    traces: TracesOf | None = None,
 ) -> DataStreamWriter:
     """Every batch becomes one transaction of the view's store; `hold` has claimed it already.
 
     `changes`: what the batch has changed is written there too, after that. `key`: of the view; by
-    it, a large batch is written in parts where the store can.
+    it, a large batch is written in parts where the store can. `traces`: to link each batch's span
+    to those that published its records.
     """
     if hold is None:
         hold = ViewHold()
         hold.claim(writer, job, columns_of(frame))
     log = BatchLog(checkpoint)
-    write = view_writing(writer, job, hold, log, changes, key)
+    write = traced_batches(view_writing(writer, job, hold, log, changes, key), job, log, traces)
     return frame.writeStream.foreachBatch(between_syncs(checkpoint, write))
 
 
@@ -96,7 +102,7 @@ def view_writing(
 
     def write(batch: DataFrame, number: int) -> None:
         rows = batch.toArrow()
-        with hold.epoch() as epoch:
+        with hold.epoch() as epoch, span("write the view", {"millstream.rows": rows.num_rows}):
             writer.write(receipt(epoch, number), rows)
         if changes is not None:
             changes.write(number, rows)
@@ -105,10 +111,26 @@ def view_writing(
         if changes is not None or log.records_in(number) < STAGED_RECORDS_MIN:
             write(batch, number)
             return
-        with hold.epoch() as epoch:
+        with hold.epoch() as epoch, span("write the view in parts"):
             write_in_parts(cast(StagingWriter, writer), receipt(epoch, number), batch, key)
 
     return write_staged if key and hasattr(writer, "staging") else write
+
+
+def traced_batches(
+    write: WriteBatch, job: str, log: BatchLog, traces: TracesOf | None
+) -> WriteBatch:
+    """A span for each batch, with links to some of the spans that published its records."""
+
+    def write_traced(batch: DataFrame, number: int) -> None:
+        if not is_tracing():
+            write(batch, number)
+            return
+        links = [] if traces is None else traces(log.receipt(number, job=job, epoch=0))
+        with span(f"batch of {job}", {"millstream.batch": number}, links=links):
+            write(batch, number)
+
+    return write_traced
 
 
 def start_topic(

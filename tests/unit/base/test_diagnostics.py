@@ -1,0 +1,26 @@
+import json
+import logging
+import sys
+
+from millstream.base.diagnostics import JsonLines
+
+
+def test_an_exception_is_a_field_of_its_line() -> None:
+    try:
+        raise ValueError("two\nlines")
+    except ValueError:
+        trouble = sys.exc_info()
+    record = logging.LogRecord(
+        "millstream.x", logging.ERROR, "x.py", 1, "%s failed", ("job",), trouble
+    )
+    record.created = 1_800_000_000.25
+    line = JsonLines().format(record)
+    assert "\n" not in line
+    found = json.loads(line)
+    assert found.pop("exception").endswith("ValueError: two\nlines")
+    assert found == {
+        "time": "2027-01-15T08:00:00.250Z",
+        "level": "error",
+        "logger": "millstream.x",
+        "message": "job failed",
+    }
