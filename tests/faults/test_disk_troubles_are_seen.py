@@ -102,7 +102,7 @@ def test_a_read_only_partition_has_nobody_in_sync_and_doctor_finds_it(
         health = health_of(broker)
         assert health.read_only == ((TOPIC, 0),)
         assert "orders-0: takes no records since a write failed" in health.troubles()[0]
-        seen = doctor(broker, monkeypatch)["broker partitions"]
+        seen = doctor(broker, monkeypatch)["partitions"]
         assert (seen["verdict"], "orders-0" in seen["told"]) == ("fail", True)
         assert Scrape(str(broker.server.metrics_url)).value("millstream_read_only_partitions") == 1
         assert lines("orders-0: read-only since a write could not be made durable")
@@ -123,7 +123,7 @@ def test_a_damaged_partition_is_measured_and_found(
         with RawClient(broker.bootstrap) as client:
             assert client.fetch(TOPIC, 0).error_code != 0
         assert health_of(broker).damaged == ((TOPIC, 0),)
-        seen = doctor(broker, monkeypatch)["broker partitions"]
+        seen = doctor(broker, monkeypatch)["partitions"]
         assert (seen["verdict"], "damaged" in seen["told"]) == ("fail", True)
         assert Scrape(str(broker.server.metrics_url)).value("millstream_damaged_partitions") == 1
         assert lines("damaged at byte")

@@ -20,6 +20,7 @@ from millstream.doctor.verdicts import (
 from millstream.log.log_directory import owner_of
 from millstream.queues.access import access_from
 from millstream.queues.broker_health import broker_health
+from millstream.queues.login import LoginFailed
 from millstream.settings import ClientSettings, is_given, load
 
 PORTS = {9092: "the broker", 8080: "the console"}
@@ -102,6 +103,17 @@ def _health() -> Iterator[Finding]:
     yield broker_partitions_finding(found)
 
 
+def _refusal(settings: ClientSettings, address: str) -> str:
+    """What a broker that answers says of a login; librdkafka tells of its silence alone."""
+    try:
+        broker_health(access_from({"bootstrap.servers": address, **protection_config(settings)}))
+    except LoginFailed as error:
+        return f"{error}; say who you are: MILLSTREAM_USER and MILLSTREAM_PASSWORD_FILE"
+    except MillstreamError:
+        pass
+    return ""
+
+
 def _broker() -> Finding:
     from millstream.processing.kafka_clients import admin_client, translated
 
@@ -115,6 +127,6 @@ def _broker() -> Finding:
             brokers=address,
         )
     except MillstreamError as error:
-        return broker_finding(address, "", str(error))
+        return broker_finding(address, "", _refusal(settings, address) or str(error))
     told = f"{len(found.brokers)} in the cluster, {len(found.topics)} topics"
     return broker_finding(address, told, "")

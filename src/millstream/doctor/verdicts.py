@@ -258,6 +258,8 @@ def broker_finding(address: str, answer: str, problem: str) -> Finding:
     if not problem:
         return Finding("broker", "ok", f"{address}: {answer}")
     mend = "start it (`millstream broker`), or set MILLSTREAM_BROKERS to where it is"
+    if "login" in problem:
+        mend = "give the right user and password, or `millstream users add` at the broker"
     return Finding("broker", "fail", f"{address}: {problem}", mend)
 
 
@@ -273,7 +275,7 @@ def broker_disk_findings(disks: Iterable[DiskSeen]) -> Iterator[Finding]:
 
 
 def broker_partitions_finding(health: BrokerHealth) -> Finding:
-    check = "broker partitions"
+    check = "partitions"
     if health.read_only:
         told = f"{names_of(health.read_only)}: no records are taken since a write failed"
         return Finding(check, "fail", told, "check the disk, then restart the broker")

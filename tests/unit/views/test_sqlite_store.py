@@ -307,3 +307,10 @@ def test_decimals_and_times_are_compared_by_value(path: Path) -> None:
         assert [row["price"] for row in reader.scan(order_by="-at", limit=1)] == [Decimal("0.00")]
         assert reader.get(Decimal("9.5")) == {"price": prices[0], "at": found[0][1]}
     store.close()
+
+
+def test_a_damaged_file_cannot_be_dropped_and_says_what_to_do(tmp_path: Path) -> None:
+    path = tmp_path / "counts.sqlite"
+    path.write_bytes(b"\xff" * 4_096)
+    with pytest.raises(NotAView, match="or damaged; remove it and build it again"):
+        SqliteStore(path, view="counts", key=("word",)).drop()

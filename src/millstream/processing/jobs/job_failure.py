@@ -73,6 +73,10 @@ ADVICE = {
     ),
 }
 MESSAGE_LENGTH_MAX = 1_000
+NO_REASON = (
+    "Spark's query ended and gave no reason: most likely a Python worker of it was killed, by "
+    "somebody or by the system for want of memory"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +130,10 @@ def _of_spark(text: str, *, is_passing_type: bool = False) -> Failure:
         return Failure(reason=_state_reason(text), is_passing=False)
     passing = is_passing_type or any(words in text for words in PASSING)
     causes = [cause for cause in CAUSE.findall(text) if any(words in cause for words in PASSING)]
-    return Failure(reason=_short(causes[0]) if causes else _spark_reason(text), is_passing=passing)
+    reason = _short(causes[0]) if causes else _spark_reason(text)
+    if not reason:  # as the JVM's EOFException, when a worker of a source is killed
+        return Failure(reason=NO_REASON, is_passing=True)
+    return Failure(reason=reason, is_passing=passing)
 
 
 def _raised(text: str) -> Failure:

@@ -86,6 +86,16 @@ Caused by: org.apache.spark.SparkException: Python worker exited unexpectedly (c
     assert failure.reason == "Python worker exited unexpectedly (crashed). More"
 
 
+def test_a_source_s_worker_that_was_killed_is_tried_again_and_named() -> None:
+    """Spark's text of it has no reason at all: its error is a bare EOFException."""
+    failure = failure_in(
+        "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception:  SQLSTATE: XXKST\n"
+        "=== Streaming Query ===\nIdentifier: pages"
+    )
+    assert failure.is_passing
+    assert "a Python worker of it was killed" in failure.reason
+
+
 def test_an_application_s_words_do_not_make_it_pass() -> None:
     assert not failure_in(failed("ValueError: Connection reset")).is_passing
 

@@ -116,8 +116,11 @@ class SqliteStore:
     def _changing(self) -> Iterator[sqlite3.Connection]:
         if not self.path.exists():
             raise ViewNotFound(view=self.view, place=self.place)
-        opening = closing(open_for_writing(self.path))
-        with translated(self.path), opening as db, transaction(db):
+        with (
+            translated(self.path),
+            closing(open_for_writing(self.path)) as db,
+            transaction(db),
+        ):
             yield db
 
 

@@ -494,5 +494,6 @@ def _error_from(error: sqlite3.Error, path: Path) -> Exception:
     if name in ("SQLITE_CANTOPEN", "SQLITE_READONLY", "SQLITE_PERM", "SQLITE_READONLY_DIRECTORY"):
         return NotAView(path=path, problem=f"cannot be opened for this ({error})")
     if name == "SQLITE_NOTADB":
-        return NotAView(path=path, problem="not a SQLite database")
+        again = "remove it and build it again: `millstream run APP_FILE --rebuild VIEW`"
+        return NotAView(path=path, problem=f"not a SQLite database, or damaged; {again}")
     return ViewDamaged(path=path, problem=f"{error}")
