@@ -154,7 +154,7 @@ def test_a_checkpoint_that_cannot_be_read_leaves_the_lag_unknown(
 def test_the_watermark_of_a_topic_with_corrections_leaves_their_room_out(
     app: App, shown: ShownApp
 ) -> None:
-    terms = {"schema": "at TIMESTAMP", "event_time": "at", "lateness": "10 seconds"}
+    terms: dict[str, Any] = {"schema": "at TIMESTAMP", "event_time": "at", "lateness": "10 seconds"}
     app.topic("payments", **terms, late="correct", keep="1 day")
     app.topic("clicks", **terms)
     for name in ("payments", "clicks"):
