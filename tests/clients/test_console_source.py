@@ -114,11 +114,11 @@ def test_a_job_that_does_not_run_is_measured_to_the_end_of_its_topic(
     write(brokers, topic, [(0, b"waits", written_ms), (0, b"waits", written_ms + 1)])
     told = JobProgress(job="kept", state="stopped", lag={topic: 0}, lag_ms={topic: 0})
     jobs = job_over(app, topic, told)
-    assert shown.declared.jobs()[0].lag == Lag()  # it has never done a batch
+    assert shown.declared.jobs()[0].lag.total == 6, "it has never done a batch"
     write_checkpoint(jobs, "kept", {topic: {0: 0, 1: 1, 2: 0}})
     write_checkpoint(jobs, "kept", {topic: {0: 2, 1: 4, 2: 0}}, batch=1, is_done=False)
+    eventually(lambda: shown.declared.jobs()[0].lag.total == 5, what="a new look", within_s=60)
     [seen] = shown.declared.jobs()
-    assert seen.lag.total == 5
     assert seen.lag.oldest_ms is not None
     assert 3_600_000 <= seen.lag.oldest_ms < 3_600_000 + WITHIN_S * 1_000
     write_checkpoint(jobs, "kept", {topic: {0: 2, 1: 4, 2: 0}}, batch=1)
@@ -157,7 +157,7 @@ def test_a_checkpoint_that_cannot_be_read_leaves_the_lag_unknown(
 def test_the_watermark_of_a_topic_with_corrections_leaves_their_room_out(
     app: App, shown: ShownApp
 ) -> None:
-    terms = {"schema": "at TIMESTAMP", "event_time": "at", "lateness": "10 seconds"}
+    terms: dict[str, Any] = {"schema": "at TIMESTAMP", "event_time": "at", "lateness": "10 seconds"}
     app.topic("payments", **terms, late="correct", keep="1 day")
     app.topic("clicks", **terms)
     for name in ("payments", "clicks"):

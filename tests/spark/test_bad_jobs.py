@@ -130,9 +130,12 @@ def test_an_input_that_is_used_twice_is_told_in_words_of_the_application(
 
 def test_what_may_pass_is_tried_again(app: App, topic: str, bootstrap: str) -> None:
     attempts: list[int] = []
+    failures: list[tuple[int, int | None]] = []
 
     def write(rows: DataFrame, receipt: BatchReceipt) -> None:
         attempts.append(receipt.epoch)
+        (now,) = app.progress()
+        failures.append((now.failures, now.retry_at_ms))
         if len(attempts) < 3:
             raise BrokerNotReached(brokers="elsewhere:1", doing="write")
 
@@ -142,6 +145,8 @@ def test_what_may_pass_is_tried_again(app: App, topic: str, bootstrap: str) -> N
     assert attempts == sorted(set(attempts)), "each start has a higher epoch"
     assert (len(attempts), progress.restarts >= 2, progress.state) == (3, True, "done")
     assert "no broker answers at elsewhere:1" in str(progress.error)
+    assert failures == [(0, None), (1, None), (2, None)], "until a batch is done"
+    assert (progress.failures, progress.retry_at_ms) == (0, None)
 
 
 def test_a_worker_that_dies_is_no_end(app: App, topic: str, bootstrap: str, tmp_path: Path) -> None:

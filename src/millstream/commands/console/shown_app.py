@@ -144,15 +144,16 @@ class ShownDeclarations:
             trigger_ms=job.trigger_ms,
             corrects_ms=self._corrects_ms(job),
         )
-        return seen if status is None or seen.tells_lag else replace(seen, measured=self._lag(job))
+        return seen if status is None or seen.tells_lag else replace(seen, measured=self._lag(seen))
 
-    def _lag(self, job: Job) -> Lag:
+    def _lag(self, job: JobSeen) -> Lag:
         """Not known while no broker answers: one page waits for that once, not for each job."""
         try:
-            self._topics.partitions()
+            there = self._topics.partitions()
         except MillstreamError:
             return Lag()
-        return self._lags.of(job.name)
+        read = [one.name for one in job.inputs if one.kind == "topic" and one.name in there]
+        return self._lags.of(job.name, read)
 
     def _corrects_ms(self, job: Job) -> int:
         """How much farther back than lateness its watermark is: the slowest source decides."""

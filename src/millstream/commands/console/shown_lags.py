@@ -1,12 +1,12 @@
 """How far jobs are behind that do not measure it themselves: they have ended, wait, or begin.
 
 What such a job has read is in its checkpoint; how far its topics are by now the broker knows. A job
-without a batch has read nothing, and how much of its topics is left for it is not told.
+without a batch has all of its topics to read.
 """
 
 import contextlib
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +20,8 @@ from millstream.processing.jobs.lag_meter import LagMeter
 from millstream.processing.writing.batch_log import BatchLog
 
 
-def positions_read(directory: Path, job: str) -> Positions:
-    """After the last batch that was done; empty if there is none, or if it cannot be read."""
+def positions_read(directory: Path, job: str) -> Positions | None:
+    """After the last batch that was done; empty if there is none, None if it cannot be read."""
     kept = JobDirectory(directory, job=job)
     try:
         manifest = kept.manifest()
@@ -29,9 +29,9 @@ def positions_read(directory: Path, job: str) -> Positions:
             return {}
         log = BatchLog(kept.checkpoint(manifest.generation))
         batch = log.last_done()
-        return {} if batch < 0 else log.positions(batch)
+        return {} if batch < 0 else log.positions(batch) or None
     except (MillstreamError, OSError, ValueError, LookupError):
-        return {}  # the run that needs it says what is wrong with it
+        return None  # the run that needs it says what is wrong with it
 
 
 class MeasuredLags:
@@ -46,9 +46,10 @@ class MeasuredLags:
         self._known: dict[str, Lag] = {}
         self._meters: dict[str, tuple[frozenset[str], LagMeter]] = {}
 
-    def of(self, job: str) -> Lag:
-        """Empty where it is not known."""
-        positions = positions_read(self._jobs / job, job)
+    def of(self, job: str, topics: Iterable[str]) -> Lag:
+        """Empty where it is not known. `topics`: what it reads, of those that exist."""
+        found = positions_read(self._jobs / job, job)
+        positions = {topic: {} for topic in topics} if found == {} else found
         if not positions:
             return Lag()
         with self._lock:

@@ -14,7 +14,7 @@ from millstream.web.console.facts import Flow, Node
 BOX_HEIGHT = 58
 # As wide as the longest name of the column, within reason: a name beyond that is cut.
 BOX_WIDTH_MIN, BOX_WIDTH_MAX = 190, 300
-NAME_INDENT, NAME_MARGIN, NAME_LETTER = 31, 10, 7.7
+NAME_INDENT, NAME_MARGIN, NAME_LETTER = 31, 10, 8.7  # of the widest font that is likely
 NAME_LETTERS_MAX = int((BOX_WIDTH_MAX - NAME_INDENT - NAME_MARGIN) / NAME_LETTER)
 COLUMN_GAP, ROW_GAP = 42, 14
 MARGIN = 4

@@ -1,5 +1,6 @@
 """Progress as data, from what Spark reports."""
 
+from dataclasses import replace
 from typing import Any
 
 from millstream.processing.jobs.progress import JobProgress, advanced, follows, lag_between
@@ -60,6 +61,15 @@ def test_what_a_batch_left_is_of_when_it_was_planned() -> None:
     assert (progress.left, progress.has_caught_up) == (3, False)
     assert progress.lag_total is None  # of now nothing is known by what was planned
     assert lag_between(sources[1]["endOffset"], sources[1]["latestOffset"]) == 2
+
+
+def test_a_report_ends_the_row_of_failures() -> None:
+    failing = replace(START, state="waiting", failures=3)
+    assert advanced(failing, report(0, 8, second=1)).failures == 0
+    idle = advanced(failing, report(0, 0, second=1, done=False))
+    assert (idle.failures, idle.state) == (0, "running")
+    again = replace(idle, failures=1)
+    assert advanced(again, report(0, 0, second=1, done=False)).failures == 1, "the same report"
 
 
 def test_a_job_has_caught_up_after_a_batch_that_left_nothing() -> None:

@@ -102,6 +102,13 @@ def test_words_of_a_newer_version_are_left_out() -> None:
     assert found.progress == PROGRESS
 
 
+def test_a_status_of_an_older_version_has_no_failures() -> None:
+    text = JobStatus(progress=PROGRESS, at_ms=5).to_json()
+    older = text.replace(b'"failures": 0, "retry_at_ms": null, ', b"")
+    assert older != text
+    assert status_from_json(older) == status_from_json(text)
+
+
 def test_a_job_that_never_ran_has_none(tmp_path: Path) -> None:
     assert read_status(tmp_path, "sales") is None
 
