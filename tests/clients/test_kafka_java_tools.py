@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
+from millstream.broker.wire import ApiKey
 from tests.clients.steps import (
     Sent,
     create_topic,
@@ -22,6 +24,7 @@ from tests.clients.steps import (
     take,
     values_of,
 )
+from tests.support.broker_thread import BrokerThread
 from tests.support.java_tools import ToolRun, run_class, run_tool
 
 # The first test of a checkout may have to fetch the jars, and Java itself.
@@ -294,3 +297,29 @@ def test_java_reads_what_librdkafka_compressed(
         *("--topic", topic, "--from-beginning", "--max-messages", "100", "--timeout-ms", "20000"),
     )
     assert [line.encode() for line in got.lines] == [record.value for record in sent]
+
+
+@pytest.mark.full
+def test_a_java_consumer_of_many_partitions_uses_a_fetch_session(tmp_path: Path) -> None:
+    """After the first one its requests name hardly any partition, and it reads all the same."""
+    count = 200
+    with BrokerThread(tmp_path / "data") as broker:
+        create_topic(
+            AdminClient({"bootstrap.servers": broker.bootstrap}), "orders", partitions=count
+        )
+        producer = Producer({"bootstrap.servers": broker.bootstrap})
+        for number in range(5 * count):
+            producer.produce("orders", b"%d" % number, partition=number % count)
+        producer.flush(30)
+        run = checked(
+            CONSOLE_CONSUMER,
+            broker.bootstrap,
+            *("--topic", "orders", "--from-beginning", "--max-messages", str(5 * count)),
+            *("--timeout-ms", "5000", "--command-property", "fetch.max.bytes=500"),
+        )
+        asked = broker.ask(lambda node: node.metrics.apis[ApiKey.FETCH])
+        left = broker.ask(lambda node: len(node.fetch_sessions))
+    assert sorted(map(int, run.lines)) == [*range(5 * count)]
+    assert asked.requests > 20
+    assert asked.request_bytes / asked.requests < 10 * count, "all partitions in each request"
+    assert left == 0, "its last request closes the session"
