@@ -8,7 +8,6 @@ from collections.abc import Iterable
 
 from millstream.broker.groups.consumer_member import (
     JOINING_EPOCH,
-    LEAVING_EPOCH,
     LEAVING_STATIC_EPOCH,
 )
 from millstream.broker.groups.group_messages import NO_MEMBER_ID
@@ -88,7 +87,3 @@ def _is_in_range(group: CopartitionGroup, subtopology: Subtopology) -> bool:
     return fits(group.source_topics, len(subtopology.source_topics)) and fits(
         group.repartition_source_topics, len(subtopology.repartition_source_topics)
     )
-
-
-def is_leave(request: StreamsHeartbeat) -> bool:
-    return request.epoch == LEAVING_EPOCH

@@ -21,10 +21,10 @@ from millstream.broker.streams.streams_records import (
     streams_fact_key,
     streams_fact_value,
 )
-from millstream.broker.streams.task import NO_TASKS, TaskId, Tasks
+from millstream.broker.streams.task import NO_TASKS, TaskId
 from millstream.broker.streams.topology import InternalTopic, Subtopology, Topology
 from millstream.broker.wire.error_codes import ErrorCode
-from tests.unit.broker.groups.consumer_steps import id_of, topic
+from tests.unit.broker.groups.consumer_steps import topic
 
 SESSION_MS = 45_000
 REBALANCE_MS = 60_000
@@ -168,6 +168,3 @@ def settle(*threads: Thread, rounds: int = 8) -> None:
     for _ in range(rounds):
         for thread in threads:
             thread.beat()
-
-
-__all__ = ["Tasks", "id_of", "topic"]
