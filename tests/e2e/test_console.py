@@ -6,12 +6,15 @@ Jobs are not run here: what Spark would write is written by hand (tests/support/
 import re
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from millstream.base.clock import system_clock
 from millstream.embedded import Broker
+from millstream.processing.jobs.lag import Lag
 from millstream.web.server import Listening, server_beside
 from millstream.web.service import make_service
 from tests.support.browser import (
@@ -405,6 +408,24 @@ def test_ten_thousand_topics_and_a_thousand_partitions_stay_usable(
     source.topics.counts["wide"] = MANY_PARTITIONS
     with visited(chromium, url) as page:
         look_through(page, topics=MANY_TOPICS, wide="wide")
+
+
+def test_long_words_of_a_job_fit_on_a_phone(
+    chromium: Browser, memory: tuple[str, MemorySource]
+) -> None:
+    url, source = memory
+    source.declared.progress = replace(
+        source.declared.progress,
+        state="waiting",
+        failures=2,
+        retry_at_ms=system_clock() + 20_000,
+        error=200 * "x",
+    )
+    source.declared.measured = Lag(records={"clicks": 123_456}, ms={"clicks": 400_000_000})
+    with visited(chromium, url, size=PHONE) as page:
+        for path in ("", "jobs", "jobs/sales", "views", "views/sales"):
+            page.goto(f"/console/{path}")
+            assert not scrolls_sideways(page), path
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
