@@ -32,7 +32,7 @@ TAKEN: tuple[Taken, ...] = (
     ("console_phone", "/console/", "dark", PHONE),
 )
 STATES: tuple[Taken, ...] = (
-    ("console_states", "/console/", "light", (1280, 1180)),
+    ("console_states", "/console/", "light", (1280, 1270)),
     ("console_states_dark", "/console/jobs", "dark", (1280, 430)),
     ("console_states_phone", "/console/", "light", PHONE),
 )
