@@ -19,6 +19,7 @@ from millstream.capture.runner import CaptureRunner
 from millstream.cli import app as millstream
 from millstream.queues.access import access_from
 from millstream.queues.broker_health import BrokerHealth, broker_health
+from tests.support.approvals import approved
 from tests.support.broker_thread import BrokerThread
 from tests.support.cramped_disk import CrampedDisk
 from tests.support.held_disk import HeldDisk
@@ -154,7 +155,7 @@ def test_a_capture_says_that_the_broker_refuses_its_changes_and_goes_on_by_itsel
             with closing(sqlite3.connect(database)) as shop, shop:
                 shop.execute("INSERT INTO orders VALUES (?)", [number])
 
-        runner = CaptureRunner(client, "shop")
+        runner = CaptureRunner(client, "shop", approval=approved(client, "shop"))
         thread = threading.Thread(target=runner.run)
         thread.start()
         try:

@@ -23,6 +23,7 @@ class CrampedDisk(RealDisk):
     """While `is_full` nothing can be appended; `is_quota`: the file system still shows room."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.is_full = self.is_quota = False
 
     def open(self, path: Path) -> DiskFile:
