@@ -15,11 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from psycopg.conninfo import conninfo_to_dict
 
 from millstream import Broker
 from millstream.base.errors import MillstreamError
 from millstream.capture import runner as runner_module
 from millstream.capture.approval import Approval, NotApproved
+from millstream.capture.approved_captures import ApprovedCaptures
 from millstream.capture.captures_topic import write_wanted
 from millstream.capture.control import CaptureControl
 from millstream.capture.definition import CaptureDefinition
@@ -193,6 +195,22 @@ def test_no_command_connects_where_only_the_topic_says(
     assert f"millstream capture approve {topic.name}" in said
     assert SECRET not in said
     assert server.heard == []
+
+
+@pytest.mark.parametrize(
+    "user",
+    ["mill:x@evil.example,b@", "mill:${AWS_SECRET}@evil.example,b@", "mill:@evil.example:5432,b@"],
+)
+def test_no_host_is_approved_that_what_is_shown_takes_for_a_password(
+    topic: Topic, bootstrap: str, user: str
+) -> None:
+    """libpq ends the password at the first @, and urlsplit at the last: `good` would be shown."""
+    url = f"postgresql://{user}good.example/shop"
+    assert "evil" in conninfo_to_dict(url)["host"]  # the control
+    topic.define(url)
+    said = Cli(bootstrap).fail("capture", "approve", topic.name, "--yes")
+    assert "has a password in it" in said
+    assert not ApprovedCaptures(None).of(topic.control.log_id(), topic.name)
 
 
 def shop_file(directory: Path) -> Path:
