@@ -9,19 +9,23 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql import Row
 from typer.testing import CliRunner
 
 import millstream
 from millstream.cli import app
+from millstream.processing.jobs import checkpoints
 from millstream.processing.jobs.checkpoints import JobDirectory, first_manifest
 from millstream.processing.jobs.plan_shape import PlanShape
 from millstream.processing.operators.clock_skew import clocks_from
 from millstream.processing.operators.row_changes import from_bytes
 from millstream.processing.operators.window_changes import book_from
+from millstream.processing.operators.window_state import OpenSession
 from millstream.processing.state.checkpoint_copy import COPY, CopiedFile, copy_job
 from millstream.processing.state.ordered_pages import OrderedPages
 from millstream.processing.state.paged_map import PagedMap
@@ -104,6 +108,34 @@ def test_nothing_is_run_when_a_state_is_looked_into(tmp_path: Path) -> None:
     for blob in evil(touched).values():
         assert readable(blob) == f"<{len(blob)} bytes>" or isinstance(readable(blob), str)
     assert not touched.exists()
+
+
+def changing(kind: type, name: str, value: bytes) -> bytes:
+    """A pickle that sets an attribute of the type; `value`: what pushes it."""
+    whose = f"c{kind.__module__}\n{kind.__qualname__}\n".encode()
+    return (
+        b"\x80\x05" + whose + b"N}\x8c" + bytes((len(name),)) + name.encode() + value + b"s\x86b."
+    )
+
+
+@pytest.mark.parametrize("kind", [Fraction, Row, OpenSession], ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("name", ["__add__", "of_an_attacker", "__qualname__", "__doc__"])
+def test_no_state_changes_what_the_program_is_made_of(kind: type, name: str) -> None:
+    before = dict(vars(kind)) | {"name": kind.__qualname__}
+    value = b"X\x04\x00\x00\x00evil" if name == "__qualname__" else b"cbuiltins\ntuple\n"
+    with pytest.raises(NotPlainState):
+        load_plain(changing(kind, name, value))
+    assert dict(vars(kind)) | {"name": kind.__qualname__} == before
+
+
+def test_no_class_is_reached_through_a_module_of_ours() -> None:
+    through = b"cmillstream.processing.jobs.checkpoints\nPath\n)R."
+    assert "Path" in vars(checkpoints)  # the control
+    with pytest.raises(NotPlainState, match="not a plain type"):
+        load_plain(through)
+    again = b"cmillstream.processing.state.checkpoint_copy\nManifest\n."  # of another module
+    with pytest.raises(NotPlainState, match="not a plain type"):
+        load_plain(again)
 
 
 def test_the_attack_would_work_on_another_reader(tmp_path: Path) -> None:
