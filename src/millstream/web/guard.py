@@ -22,7 +22,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from millstream.base.clock import Clock, system_clock
-from millstream.web.bodies import body_within
+from millstream.web.bodies import CLOSE, body_within
 from millstream.web.connections import PLACE, address_key
 from millstream.web.console.sessions import COOKIE_PATH, is_session, session_in
 from millstream.web.limits import (
@@ -130,6 +130,7 @@ class Guard:
         return _body_first(body, receive)
 
     def _require_allowed(self, scope: Scope, headers: Headers) -> None:
+        require_one_length(headers)
         require_short_url(scope)
         require_known_host(headers, self._admission.hosts)
         require_own_origin(headers)
@@ -191,6 +192,13 @@ def problem_response(problem: Problem) -> Response:
         headers=problem.all_headers,
         media_type=PROBLEM_JSON,
     )
+
+
+def require_one_length(headers: Headers) -> None:
+    """Where a proxy in front goes by the other one, the rest of the body would be a request."""
+    if "transfer-encoding" in headers and "content-length" in headers:
+        problem = "it has Content-Length and Transfer-Encoding: only one of them can be right"
+        raise Problem("bad-request", problem, CLOSE)
 
 
 def require_short_url(scope: Scope) -> None:
