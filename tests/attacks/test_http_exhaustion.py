@@ -93,6 +93,18 @@ def test_slow_bodies_on_the_sign_in_page_shut_nobody_out(serve: Serve, stderr: P
     assert lines_in(stderr) <= LINES_MAX
 
 
+def test_wrong_tokens_of_many_addresses_keep_nobody_from_signing_in(serve: Serve) -> None:
+    """Each is answered after a second. Behind a proxy all are of one address, as the first here."""
+    server = serve(connections_max=400, connections_per_address_max=400)
+    wrong = post("/console/sign-in", "token=none-of-it&next=/console/", FORM, OWN_PAGE).encode()
+    for addresses in (["127.0.0.1"], [f"127.0.0.{number}" for number in range(2, 8)]):
+        with ExitStack() as pressing:
+            for one in addresses:
+                pressing.enter_context(connections(server.address, 80, wrong, source=one))
+            assert_open(server)
+            assert " 200 OK" in ask(server.address, get("/console/sign-in"))
+
+
 def test_half_sent_heads_end_by_their_deadline_though_bytes_keep_coming(
     serve: Serve, stderr: Path
 ) -> None:

@@ -37,6 +37,8 @@ from millstream.web.problems import PROBLEM_JSON, Problem
 LOOPBACK_NAMES: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
 BEARER: Final = "bearer"
 LIVE_PATH: Final = "/health/live"
+# Where the slot of a request for an open path is, in the `state` of its scope.
+SLOT: Final = "millstream_slot"
 SIGN_IN_PATH: Final = f"{COOKIE_PATH}/sign-in"
 EVERY_ANSWER: Final = {
     "Cache-Control": "no-store",
@@ -127,6 +129,7 @@ class Guard:
             ms_max=self._limits.head_ms_max,
         )
         admitted.enter_context(self._open.slot(_address_of(scope)))
+        scope.setdefault("state", {})[SLOT] = admitted
         return _body_first(body, receive)
 
     def _require_allowed(self, scope: Scope, headers: Headers) -> None:
@@ -152,6 +155,15 @@ def _start_answering(scope: Scope) -> None:
     place = scope.get("state", {}).get(PLACE)
     if place is not None:
         place.start()
+
+
+def let_others_in(scope: Scope) -> None:
+    """Before an answer is held back: others may have its slot then, and its connection may go."""
+    state = scope.get("state", {})
+    if (admitted := state.get(SLOT)) is not None:
+        admitted.close()
+    if (place := state.get(PLACE)) is not None:
+        place.rest()
 
 
 def _address_of(scope: Scope) -> str:
