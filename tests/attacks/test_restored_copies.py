@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import zipfile
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
@@ -218,6 +219,59 @@ def test_a_name_out_of_the_copy_is_refused(copy: Path, tmp_path: Path) -> None:
     code, told = restore(copy, tmp_path / "ours")
     assert code != 0
     assert "leads out of the copy" in told
+
+
+OUT_OF_IT = [
+    "../../../.profile",
+    "/etc/profile",
+    "..",
+    "a/b.sst",
+    ".profile",
+    "a\\b",
+    "",
+    7,
+]
+
+
+def archive_in(copy: Path, local_name: object, *, entry: str = "MANIFEST-000005") -> Path:
+    """As Spark keeps RocksDB's files."""
+    files = [{"localFileName": local_name, "dfsSstFileName": "000008-a.sst", "sizeBytes": 4}]
+    path = copy / "checkpoint" / "state" / "0" / "0" / "1.zip"
+    path.parent.mkdir(parents=True)
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr(entry, b"manifest")
+        archive.writestr("metadata", b"v1\n" + json.dumps({"sstFiles": files}).encode())
+    name_in_copy(copy, "checkpoint/state/0/0/1.zip", path.read_bytes())
+    return path
+
+
+@pytest.mark.parametrize("name", OUT_OF_IT)
+def test_an_archive_of_state_puts_no_file_elsewhere(
+    copy: Path, tmp_path: Path, name: object
+) -> None:
+    """Spark itself would: it was tried, with a name that begins with ../"""
+    archive_in(copy, name)
+    code, told = restore(copy, tmp_path / "ours")
+    assert code != 0
+    assert "is no name of a file of RocksDB" in told
+    assert not list((tmp_path / "ours").rglob("*.zip"))
+
+
+def test_an_archive_of_state_is_restored_as_it_was_checked(copy: Path, tmp_path: Path) -> None:
+    """Spark reads entries from the beginning; who reads the table at the end sees others."""
+    path = archive_in(copy, "000008.sst")
+    sound = path.read_bytes()
+    with zipfile.ZipFile(path, "w") as hidden:
+        hidden.writestr("metadata", b"v1\n{}")
+    path.write_bytes(path.read_bytes()[:-22] + sound)  # without its end: only a stream sees it
+    name_in_copy(copy, "checkpoint/state/0/0/1.zip", path.read_bytes())
+    code, told = restore(copy, tmp_path / "ours")
+    assert code == 0, told
+    [found] = (tmp_path / "ours").rglob("1.zip")
+    assert found.read_bytes()[30:45] == b"MANIFEST-000005"  # the name of the first entry
+    with zipfile.ZipFile(found) as archive:
+        assert archive.namelist() == ["MANIFEST-000005", "metadata"]
+        assert b"000008.sst" in archive.read("metadata")
 
 
 def test_a_function_in_a_copy_does_not_get_into_the_job(copy: Path, tmp_path: Path) -> None:
