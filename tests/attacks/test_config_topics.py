@@ -15,11 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from psycopg.conninfo import conninfo_to_dict
 
 from millstream import Broker
 from millstream.base.errors import MillstreamError
 from millstream.capture import runner as runner_module
 from millstream.capture.approval import Approval, NotApproved
+from millstream.capture.approved_captures import ApprovedCaptures
 from millstream.capture.captures_topic import write_wanted
 from millstream.capture.control import CaptureControl
 from millstream.capture.definition import CaptureDefinition
@@ -28,6 +30,7 @@ from millstream.capture.mariadb.connection import UnsafeLogin
 from millstream.capture.runner import CaptureRunner
 from tests.clients.steps import unique_name
 from tests.clients.test_cli_commands import Cli
+from tests.support.protected_broker import make_certificates
 from tests.support.waiting import eventually
 
 SECRET = "wJalrXUtnFEMI"
@@ -195,6 +198,22 @@ def test_no_command_connects_where_only_the_topic_says(
     assert server.heard == []
 
 
+@pytest.mark.parametrize(
+    "user",
+    ["mill:x@evil.example,b@", "mill:${AWS_SECRET}@evil.example,b@", "mill:@evil.example:5432,b@"],
+)
+def test_no_host_is_approved_that_what_is_shown_takes_for_a_password(
+    topic: Topic, bootstrap: str, user: str
+) -> None:
+    """libpq ends the password at the first @, and urlsplit at the last: `good` would be shown."""
+    url = f"postgresql://{user}good.example/shop"
+    assert "evil" in str(conninfo_to_dict(url)["host"])  # the control
+    topic.define(url)
+    said = Cli(bootstrap).fail("capture", "approve", topic.name, "--yes")
+    assert "has a password in it" in said
+    assert not ApprovedCaptures(None).of(topic.control.log_id(), topic.name)
+
+
 def shop_file(directory: Path) -> Path:
     file = directory / "shop.db"
     with contextlib.closing(sqlite3.connect(file)) as shop:
@@ -267,6 +286,23 @@ def test_a_server_that_poses_as_mariadb_gets_no_password(
         with pytest.raises(MillstreamError, match="its certificate is not checked"):
             CaptureRunner(topic.client, topic.name, approval=approved).run(once=True)
         assert len(server.heard) == 1
+        assert SECRET.encode() not in b"".join(server.heard)
+
+
+def test_a_server_whose_certificate_is_to_be_checked_gets_nothing_without_tls(
+    topic: Topic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who is between takes the offer of TLS out of the greeting. PyMySQL 1.1 then goes on."""
+    monkeypatch.setattr(runner_module, "ONCE_FAILURES_MAX", 0)
+    switch = mysql_packet(2, b"\xfemysql_clear_password\0")
+    answers = (mysql_packet(0, MYSQL_GREETING), switch)
+    ca = make_certificates(tmp_path) / "ca.pem"
+    with contextlib.closing(FakeDatabase(*answers, greets=True)) as server:
+        checked = f"ssl_ca={ca}&ssl_verify_identity=true&ssl_verify_cert=true"
+        url = f"mariadb://mill:${{AWS_SECRET}}@127.0.0.1:{server.port}/shop?{checked}"
+        approved = Approval.of(topic.define(url))
+        with pytest.raises(UnsafeLogin, match="the server offers no TLS"):
+            CaptureRunner(topic.client, topic.name, approval=approved).run(once=True)
         assert SECRET.encode() not in b"".join(server.heard)
 
 

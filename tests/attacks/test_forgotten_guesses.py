@@ -4,6 +4,8 @@ flags or telephone numbers one by one, finds none. Nor does the length of anythi
 
 import json
 import shutil
+import subprocess
+import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -286,3 +288,14 @@ def test_rows_that_were_published_under_a_key_are_not_found_by_trying(tmp_path: 
     formerly = guesses.pieces_in([sha256(body).hexdigest().encode()])
     assert guesses.found_by_trying(candidates, formerly, []) == {"born"}  # the control
     assert guesses.found_by_trying(candidates, guesses.pieces_in(texts), []) == set()
+
+
+def test_no_other_process_can_make_the_print_of_a_request() -> None:
+    """Else whoever has the record of the key tries all rows by our own code."""
+    program = "from millstream.web.topic_requests import PRINTER; print(PRINTER.print_of(b'rows'))"
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
+    mark, _, print_of_rows = ran.stdout.strip().partition(":")
+    our_mark, _, ours = PRINTER.print_of(b"rows").partition(":")
+    assert mark != our_mark
+    assert print_of_rows != ours

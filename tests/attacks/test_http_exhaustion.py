@@ -1,6 +1,7 @@
 """Clients without a token that want to shut the HTTP server: by slow bodies, half-sent heads, and
 connections that say nothing. Health and whoever has the token are answered throughout."""
 
+import resource
 import ssl
 import subprocess
 import sys
@@ -93,6 +94,18 @@ def test_slow_bodies_on_the_sign_in_page_shut_nobody_out(serve: Serve, stderr: P
     assert lines_in(stderr) <= LINES_MAX
 
 
+def test_wrong_tokens_of_many_addresses_keep_nobody_from_signing_in(serve: Serve) -> None:
+    """Each is answered after a second. Behind a proxy all are of one address, as the first here."""
+    server = serve(connections_max=400, connections_per_address_max=400)
+    wrong = post("/console/sign-in", "token=none-of-it&next=/console/", FORM, OWN_PAGE).encode()
+    for addresses in (["127.0.0.1"], [f"127.0.0.{number}" for number in range(2, 8)]):
+        with ExitStack() as pressing:
+            for one in addresses:
+                pressing.enter_context(connections(server.address, 80, wrong, source=one))
+            assert_open(server)
+            assert " 200 OK" in ask(server.address, get("/console/sign-in"))
+
+
 def test_half_sent_heads_end_by_their_deadline_though_bytes_keep_coming(
     serve: Serve, stderr: Path
 ) -> None:
@@ -117,6 +130,22 @@ def test_few_files_shut_nobody_out_and_fill_no_log(serve: Serve, stderr: Path) -
         for _ in range(5):
             assert_open(server)
         assert any(is_ended(one) for one in idle)
+    assert lines_in(stderr) <= LINES_MAX
+
+
+def test_files_that_run_out_under_the_server_shut_nobody_out(serve: Serve, stderr: Path) -> None:
+    """The application has opened more than was left to it: accept fails, places there are."""
+    server = serve(head_ms_max="60s")
+    assert_open(server)
+    pid = server.process.pid
+    in_use = len(list(Path(f"/proc/{pid}/fd").iterdir()))
+    _, hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (in_use + 40, hard))
+    with connections(server.address, 200, b"GET / HTTP/1.1\r\n") as idle:
+        eventually(lambda: any(map(is_ended, idle)), what="one of them is ended", within_s=20)
+        for _ in range(3):
+            assert " 200 OK" in ask(server.address, get("/health/live"))
+    assert "no more connections for the moment" in stderr.read_text(encoding="utf-8")
     assert lines_in(stderr) <= LINES_MAX
 
 

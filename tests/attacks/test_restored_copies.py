@@ -8,20 +8,25 @@ import re
 import shutil
 import subprocess
 import sys
+import zipfile
 from collections.abc import Callable
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql import Row
 from typer.testing import CliRunner
 
 import millstream
 from millstream.cli import app
+from millstream.processing.jobs import checkpoints
 from millstream.processing.jobs.checkpoints import JobDirectory, first_manifest
 from millstream.processing.jobs.plan_shape import PlanShape
 from millstream.processing.operators.clock_skew import clocks_from
 from millstream.processing.operators.row_changes import from_bytes
 from millstream.processing.operators.window_changes import book_from
+from millstream.processing.operators.window_state import OpenSession
 from millstream.processing.state.checkpoint_copy import COPY, CopiedFile, copy_job
 from millstream.processing.state.ordered_pages import OrderedPages
 from millstream.processing.state.paged_map import PagedMap
@@ -106,6 +111,34 @@ def test_nothing_is_run_when_a_state_is_looked_into(tmp_path: Path) -> None:
     assert not touched.exists()
 
 
+def changing(kind: type, name: str, value: bytes) -> bytes:
+    """A pickle that sets an attribute of the type; `value`: what pushes it."""
+    whose = f"c{kind.__module__}\n{kind.__qualname__}\n".encode()
+    return (
+        b"\x80\x05" + whose + b"N}\x8c" + bytes((len(name),)) + name.encode() + value + b"s\x86b."
+    )
+
+
+@pytest.mark.parametrize("kind", [Fraction, Row, OpenSession], ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("name", ["__add__", "of_an_attacker", "__qualname__", "__doc__"])
+def test_no_state_changes_what_the_program_is_made_of(kind: type, name: str) -> None:
+    before = dict(vars(kind)) | {"name": kind.__qualname__}
+    value = b"X\x04\x00\x00\x00evil" if name == "__qualname__" else b"cbuiltins\ntuple\n"
+    with pytest.raises(NotPlainState):
+        load_plain(changing(kind, name, value))
+    assert dict(vars(kind)) | {"name": kind.__qualname__} == before
+
+
+def test_no_class_is_reached_through_a_module_of_ours() -> None:
+    through = b"cmillstream.processing.jobs.checkpoints\nPath\n)R."
+    assert "Path" in vars(checkpoints)  # the control
+    with pytest.raises(NotPlainState, match="not a plain type"):
+        load_plain(through)
+    again = b"cmillstream.processing.state.checkpoint_copy\nManifest\n."  # of another module
+    with pytest.raises(NotPlainState, match="not a plain type"):
+        load_plain(again)
+
+
 def test_the_attack_would_work_on_another_reader(tmp_path: Path) -> None:
     """The control."""
     pickle.loads(evil(tmp_path / "touched")["system"])
@@ -186,6 +219,59 @@ def test_a_name_out_of_the_copy_is_refused(copy: Path, tmp_path: Path) -> None:
     code, told = restore(copy, tmp_path / "ours")
     assert code != 0
     assert "leads out of the copy" in told
+
+
+OUT_OF_IT = [
+    "../../../.profile",
+    "/etc/profile",
+    "..",
+    "a/b.sst",
+    ".profile",
+    "a\\b",
+    "",
+    7,
+]
+
+
+def archive_in(copy: Path, local_name: object, *, entry: str = "MANIFEST-000005") -> Path:
+    """As Spark keeps RocksDB's files."""
+    files = [{"localFileName": local_name, "dfsSstFileName": "000008-a.sst", "sizeBytes": 4}]
+    path = copy / "checkpoint" / "state" / "0" / "0" / "1.zip"
+    path.parent.mkdir(parents=True)
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr(entry, b"manifest")
+        archive.writestr("metadata", b"v1\n" + json.dumps({"sstFiles": files}).encode())
+    name_in_copy(copy, "checkpoint/state/0/0/1.zip", path.read_bytes())
+    return path
+
+
+@pytest.mark.parametrize("name", OUT_OF_IT)
+def test_an_archive_of_state_puts_no_file_elsewhere(
+    copy: Path, tmp_path: Path, name: object
+) -> None:
+    """Spark itself would: it was tried, with a name that begins with ../"""
+    archive_in(copy, name)
+    code, told = restore(copy, tmp_path / "ours")
+    assert code != 0
+    assert "is no name of a file of RocksDB" in told
+    assert not list((tmp_path / "ours").rglob("*.zip"))
+
+
+def test_an_archive_of_state_is_restored_as_it_was_checked(copy: Path, tmp_path: Path) -> None:
+    """Spark reads entries from the beginning; who reads the table at the end sees others."""
+    path = archive_in(copy, "000008.sst")
+    sound = path.read_bytes()
+    with zipfile.ZipFile(path, "w") as hidden:
+        hidden.writestr("metadata", b"v1\n{}")
+    path.write_bytes(path.read_bytes()[:-22] + sound)  # without its end: only a stream sees it
+    name_in_copy(copy, "checkpoint/state/0/0/1.zip", path.read_bytes())
+    code, told = restore(copy, tmp_path / "ours")
+    assert code == 0, told
+    [found] = (tmp_path / "ours").rglob("1.zip")
+    assert found.read_bytes()[30:45] == b"MANIFEST-000005"  # the name of the first entry
+    with zipfile.ZipFile(found) as archive:
+        assert archive.namelist() == ["MANIFEST-000005", "metadata"]
+        assert b"000008.sst" in archive.read("metadata")
 
 
 def test_a_function_in_a_copy_does_not_get_into_the_job(copy: Path, tmp_path: Path) -> None:

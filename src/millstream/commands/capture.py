@@ -309,11 +309,14 @@ def approve(name: Name, brokers: Brokers = None, yes: Yes = False) -> None:
 
     Example: millstream capture approve shop
     """
+    from millstream.capture.definition import require_no_password
     from millstream.commands.capture_lines import approval_lines
 
     control = _control(brokers)
     definition = control.capture(name).definition
     assert definition is not None
+    # What is shown hides passwords, and drivers differ in where one ends and the host begins.
+    require_no_password(name, definition.url)
     for line in approval_lines(definition):
         typer.echo(line)
     confirm(f"Let this machine run capture {name}?", yes=yes)

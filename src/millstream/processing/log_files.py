@@ -52,6 +52,8 @@ class LogFiles:
         """Make the files; False where that is not possible."""
         try:
             self.directory.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
+            # Files that take the place of full ones have the modes that others give them.
+            self.directory.chmod(DIRECTORY_MODE)
             for path in (self.jobs, self.spark, self.workers):
                 os.close(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, FILE_MODE))
         except OSError:

@@ -22,7 +22,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from millstream.base.clock import Clock, system_clock
-from millstream.web.bodies import body_within
+from millstream.web.bodies import CLOSE, body_within
 from millstream.web.connections import PLACE, address_key
 from millstream.web.console.sessions import COOKIE_PATH, is_session, session_in
 from millstream.web.limits import (
@@ -37,6 +37,8 @@ from millstream.web.problems import PROBLEM_JSON, Problem
 LOOPBACK_NAMES: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
 BEARER: Final = "bearer"
 LIVE_PATH: Final = "/health/live"
+# Where the slot of a request for an open path is, in the `state` of its scope.
+SLOT: Final = "millstream_slot"
 SIGN_IN_PATH: Final = f"{COOKIE_PATH}/sign-in"
 EVERY_ANSWER: Final = {
     "Cache-Control": "no-store",
@@ -127,9 +129,11 @@ class Guard:
             ms_max=self._limits.head_ms_max,
         )
         admitted.enter_context(self._open.slot(_address_of(scope)))
+        scope.setdefault("state", {})[SLOT] = admitted
         return _body_first(body, receive)
 
     def _require_allowed(self, scope: Scope, headers: Headers) -> None:
+        require_one_length(headers)
         require_short_url(scope)
         require_known_host(headers, self._admission.hosts)
         require_own_origin(headers)
@@ -151,6 +155,15 @@ def _start_answering(scope: Scope) -> None:
     place = scope.get("state", {}).get(PLACE)
     if place is not None:
         place.start()
+
+
+def let_others_in(scope: Scope) -> None:
+    """Before an answer is held back: others may have its slot then, and its connection may go."""
+    state = scope.get("state", {})
+    if (admitted := state.get(SLOT)) is not None:
+        admitted.close()
+    if (place := state.get(PLACE)) is not None:
+        place.rest()
 
 
 def _address_of(scope: Scope) -> str:
@@ -191,6 +204,13 @@ def problem_response(problem: Problem) -> Response:
         headers=problem.all_headers,
         media_type=PROBLEM_JSON,
     )
+
+
+def require_one_length(headers: Headers) -> None:
+    """Where a proxy in front goes by the other one, the rest of the body would be a request."""
+    if "transfer-encoding" in headers and "content-length" in headers:
+        problem = "it has Content-Length and Transfer-Encoding: only one of them can be right"
+        raise Problem("bad-request", problem, CLOSE)
 
 
 def require_short_url(scope: Scope) -> None:

@@ -17,7 +17,7 @@ TAILS_MAX: Final = 16
 # Of paths that need no token: a token and the place to go to then.
 OPEN_BODY_BYTES_MAX: Final = 2 * URL_BYTES_MAX
 # Their requests at one time, once their bodies are there: they have slots of their own. One whose
-# token is wrong is answered after a second.
+# token is wrong is answered after a second, and gives its slot away before.
 OPEN_REQUESTS_MAX: Final = 256
 OPEN_REQUESTS_OF_ADDRESS_MAX: Final = 64
 # Of the files that the system allows, so many are for the application, not for connections.

@@ -56,3 +56,11 @@ def test_a_directory_that_cannot_be_written_stops_nothing(tmp_path: Path) -> Non
     logs.bound()
     logs.close()
     assert os.listdir(tmp_path) == ["file"]
+
+
+def test_a_directory_that_others_could_read_is_closed(tmp_path: Path) -> None:
+    """A copy of the data may have brought it; logs that follow full ones are only as private."""
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs").chmod(0o755)
+    assert LogFiles(tmp_path).open()
+    assert (tmp_path / "logs").stat().st_mode & 0o777 == 0o700

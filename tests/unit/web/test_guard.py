@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from millstream.web import guard
 from millstream.web.guard import Admission, Slots, host_name, loopback_hosts
 from millstream.web.limits import URL_BYTES_MAX
 from millstream.web.listening import (
@@ -163,3 +164,11 @@ def test_beyond_loopback_there_must_be_a_token_and_tls(host: str) -> None:
 def test_a_token_that_can_be_guessed_or_not_be_sent_is_refused(token: str) -> None:
     with pytest.raises(WeakToken):
         check_listening("127.0.0.1", 8080, token=token, tls=None)
+
+
+def test_whether_the_server_lives_is_answered_where_open_paths_are_full(
+    monkeypatch: pytest.MonkeyPatch, application: MemoryApplication
+) -> None:
+    monkeypatch.setattr(guard, "OPEN_REQUESTS_MAX", 0)
+    with WebClient(application, admission=Admission(token=TOKEN)) as client:
+        assert client.get("/health/live").status_code == 200

@@ -11,6 +11,7 @@ from ipaddress import ip_address
 from typing import Any, Final
 
 from pymysql.connections import Connection
+from pymysql.constants import CLIENT
 from pymysql.err import OperationalError
 
 REFUSED_HERE: Final = 2059  # CR_AUTH_PLUGIN_CANNOT_LOAD
@@ -18,6 +19,7 @@ CLEAR: Final = ("mysql_clear_password", "dialog")
 SHA256: Final = "sha256_password"
 CACHING: Final = "caching_sha2_password"
 OLD: Final = "mysql_old_password"
+NO_TLS: Final = "the URL says that its certificate is checked, and the server offers no TLS"
 FAST_AUTH_OK: Final = 3
 MORE_DATA: Final = 1
 
@@ -52,8 +54,12 @@ class FastOnly(Refusal):
 
 class GuardedConnection(Connection):
     def _request_authentication(self) -> None:
-        """`sha256_password` at the server's first word would be answered before any handler."""
+        """`sha256_password` at the server's first word would be answered before any handler. And
+        before 1.2 PyMySQL went on in clear where a server, or who is between, offers no TLS."""
         ours: Any = self  # PyMySQL's own fields are not in its types
+        is_to_be_verified = not set(CLEAR) & ours._auth_plugin_map.keys()
+        if is_to_be_verified and not ours.server_capabilities & CLIENT.SSL:
+            raise OperationalError(REFUSED_HERE, NO_TLS)
         if SHA256 in ours._auth_plugin_map and ours._auth_plugin_name == SHA256:
             raise refused("a way to log in that would give it the password")
         super()._request_authentication()  # type: ignore[misc]  # not in its types

@@ -24,6 +24,12 @@ from typing import Any
 from millstream.base.disk import make_private_directories
 from millstream.base.errors import Corrupt, MillstreamError, Rejected
 from millstream.processing.jobs.checkpoints import MANIFEST, JobDirectory, Manifest, decode_manifest
+from millstream.processing.state.state_archives import (
+    SUFFIX,
+    BadArchive,
+    checked_entries,
+    write_anew,
+)
 from millstream.processing.writing.batch_log import BatchLog
 
 FORMAT = 1
@@ -157,7 +163,17 @@ def read_copy(source: Path) -> JobCopy:
         if f"{CHECKPOINT}/{name}" not in found.files:
             path = source / CHECKPOINT / name
             raise DamagedCopy(path=path, problem=f"is not named in {COPY}")
+        if name.endswith(SUFFIX):
+            _check_archive(source / CHECKPOINT / name)
     return found
+
+
+def _check_archive(path: Path) -> None:
+    """Spark would put files wherever it says."""
+    try:
+        checked_entries(path)
+    except BadArchive as error:
+        raise DamagedCopy(path=path, problem=str(error)) from None
 
 
 def _check_is_inside(path: Path, source: Path) -> None:
@@ -193,6 +209,9 @@ def restore_job(
     checkpoint = directory.checkpoint(manifest.generation)
     names = list(_names_under(source / CHECKPOINT))
     _copy_all({name: source / CHECKPOINT / name for name in names}, checkpoint)
+    for name in names:
+        if name.endswith(SUFFIX):
+            write_anew(checkpoint / name)
     if not keeps_name:
         rename_query(checkpoint)
     put_view()

@@ -9,6 +9,7 @@ refused.
 import dataclasses
 import io
 import pickle
+from functools import partial
 from typing import Any, Final
 from zoneinfo import ZoneInfo
 
@@ -28,6 +29,8 @@ PLAIN_TYPES: Final = {
     "pytz": {"_UTC", "_p"},  # time zones of older versions of Arrow
 }
 OURS: Final = "millstream.processing."
+IMMUTABLE: Final = 1 << 8  # Py_TPFLAGS_IMMUTABLETYPE
+NOT_IN_VARS: Final = ("__bases__", "__name__", "__qualname__")
 
 
 class NotPlainState(Corrupt):
@@ -48,7 +51,22 @@ def _again(reason: str) -> NotPlainState:
 
 
 class PlainUnpickler(pickle.Unpickler):
+    """A pickle may also set attributes (BUILD), and so of the very types that it names:
+    `require_unchanged` takes that back."""
+
+    def __init__(self, blob: bytes) -> None:
+        super().__init__(io.BytesIO(blob))
+        self._given: list[tuple[type, dict[str, Any]]] = []
+
     def find_class(self, module: str, name: str) -> Any:
+        found = self._plain(module, name)
+        if isinstance(found, type):
+            if not found.__flags__ & IMMUTABLE:
+                self._given.append((found, _facts_of(found)))
+            return found
+        return partial(found)  # attributes are set of this, then, and of no function of a module
+
+    def _plain(self, module: str, name: str) -> Any:
         if (module, name) == ("builtins", "getattr"):
             return _method_of_zones
         if (module, name) == ("copyreg", "_reconstructor"):
@@ -56,11 +74,34 @@ class PlainUnpickler(pickle.Unpickler):
         if name in PLAIN_TYPES.get(module, ()):
             return super().find_class(module, name)
         found = super().find_class(module, name) if module.startswith(OURS) else None
-        if isinstance(found, type) and (
-            dataclasses.is_dataclass(found) or issubclass(found, tuple)
+        if (
+            isinstance(found, type)
+            and (dataclasses.is_dataclass(found) or issubclass(found, tuple))
+            and (found.__module__, found.__qualname__) == (module, name)  # not through a module
         ):
             return found
         raise pickle.UnpicklingError(f"{module}.{name} is not a plain type")
+
+    def require_unchanged(self) -> None:
+        changed = [kind for kind, before in reversed(self._given) if _put_back(kind, before)]
+        if changed:
+            raise pickle.UnpicklingError(f"it changes {changed[0].__qualname__}")
+
+
+def _facts_of(kind: type) -> dict[str, Any]:
+    return {**vars(kind), **{name: getattr(kind, name) for name in NOT_IN_VARS}}
+
+
+def _put_back(kind: type, before: dict[str, Any]) -> bool:
+    """Whether there was something."""
+    now = _facts_of(kind)
+    added = now.keys() - before.keys()
+    for name in added:
+        type.__delattr__(kind, name)
+    changed = [name for name in before if name not in now or now[name] is not before[name]]
+    for name in changed:
+        type.__setattr__(kind, name, before[name])
+    return bool(added or changed)
 
 
 def _method_of_zones(owner: Any, name: str) -> Any:
@@ -83,7 +124,11 @@ def dump_plain(value: Any) -> bytes:
 
 def load_plain(blob: bytes) -> Any:
     """Raises NotPlainState, also for what is damaged."""
+    reading = PlainUnpickler(blob)
     try:
-        return PlainUnpickler(io.BytesIO(blob)).load()
+        try:
+            return reading.load()
+        finally:
+            reading.require_unchanged()
     except Exception as error:  # whatever a blob that is none raises
         raise NotPlainState(reason=f"{type(error).__name__}: {error}") from None

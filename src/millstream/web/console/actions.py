@@ -26,7 +26,7 @@ from millstream.web.console.sessions import (
     require_writer,
     session_for,
 )
-from millstream.web.guard import is_same_token
+from millstream.web.guard import is_same_token, let_others_in
 from millstream.web.problems import Problem
 from millstream.web.sent_rows import documents_in, rows_for
 from millstream.web.serving import whole_body
@@ -163,6 +163,7 @@ async def sign_in(request: Request, console: Console) -> Response:
     require_own_page(request.headers)
     given = form.get("token", "").strip()
     if console.token is None or not is_same_token(given, console.token):
+        let_others_in(request.scope)
         await anyio.sleep(WRONG_TOKEN_SECONDS)
         return _sign_in(request, console, problem="This is not the server's token.")
     answer = _seen_at(own_place(form.get("next", "")))
