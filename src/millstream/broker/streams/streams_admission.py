@@ -19,6 +19,8 @@ from millstream.broker.wire.error_codes import ErrorCode
 # An application has a few dozen of each; these keep a request from filling memory and disk.
 SUBTOPOLOGIES_MAX = 1_000
 INTERNAL_TOPICS_MAX = 1_000
+# Entries of all its lists together: each change of a topic goes through them, in the broker's loop.
+ENTRIES_MAX = 20_000
 
 
 def check_heartbeat(request: StreamsHeartbeat) -> StreamsHeartbeatReply | None:
@@ -59,6 +61,9 @@ def _fault_of_join(request: StreamsHeartbeat) -> str | None:
 
 
 def _fault_of_topology(topology: Topology) -> str | None:
+    entries = sum(map(_count_entries, topology.subtopologies))
+    if entries > ENTRIES_MAX:
+        return f"{entries} names, configs and joins are more than {ENTRIES_MAX}"
     ids = [one.id for one in topology.subtopologies]
     if len({*ids}) < len(ids):
         return "two subtopologies have the same id"
@@ -68,6 +73,17 @@ def _fault_of_topology(topology: Topology) -> str | None:
     if internal > INTERNAL_TOPICS_MAX:
         return f"{internal} internal topics are more than {INTERNAL_TOPICS_MAX}"
     return next(filter(None, map(_fault_of_subtopology, topology.subtopologies)), None)
+
+
+def _count_entries(subtopology: Subtopology) -> int:
+    internal = (*subtopology.changelog_topics, *subtopology.repartition_source_topics)
+    groups = subtopology.copartition_groups
+    return (
+        len(subtopology.source_topics)
+        + len(subtopology.repartition_sink_topics)
+        + sum(1 + len(topic.configs) for topic in internal)
+        + sum(1 + len(one.source_topics) + len(one.repartition_source_topics) for one in groups)
+    )
 
 
 def _fault_of_subtopology(subtopology: Subtopology) -> str | None:

@@ -7,7 +7,11 @@ import pytest
 
 from millstream.broker.groups.group_messages import HeartbeatRequest, LeavingMember, SyncRequest
 from millstream.broker.groups.group_state import GroupState
-from millstream.broker.streams.streams_admission import INTERNAL_TOPICS_MAX, SUBTOPOLOGIES_MAX
+from millstream.broker.streams.streams_admission import (
+    ENTRIES_MAX,
+    INTERNAL_TOPICS_MAX,
+    SUBTOPOLOGIES_MAX,
+)
 from millstream.broker.streams.streams_group import StreamsGroup
 from millstream.broker.streams.streams_messages import StatusCode, UserEndpoint
 from millstream.broker.streams.task import NO_TASKS, TaskId, Tasks
@@ -165,6 +169,13 @@ def test_a_topology_has_limits(driver: StreamsDriver) -> None:
     assert error_of(replace(SPLIT, changelog_topics=changelogs[1:])) is ErrorCode.NONE
     too_many = error_of(replace(SPLIT, changelog_topics=changelogs))
     assert too_many is ErrorCode.STREAMS_INVALID_TOPOLOGY
+    rest = ENTRIES_MAX - len(SPLIT.source_topics)
+    sinks = tuple(f"s{n}" for n in range(rest + 1))
+    assert error_of(replace(SPLIT, repartition_sink_topics=sinks[1:])) is ErrorCode.NONE
+    too_many = error_of(replace(SPLIT, repartition_sink_topics=sinks))
+    assert too_many is ErrorCode.STREAMS_INVALID_TOPOLOGY
+    joins = (CopartitionGroup(),) * rest
+    assert error_of(replace(SPLIT, copartition_groups=joins)) is ErrorCode.STREAMS_INVALID_TOPOLOGY
 
 
 def test_the_group_has_a_limit() -> None:
