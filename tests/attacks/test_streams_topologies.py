@@ -1,4 +1,4 @@
-"""A topology that is allowed and as long as can be: the broker's loop is through with it at once."""
+"""A topology that is allowed and as long as can be: the broker looks through it at once."""
 
 from time import process_time
 

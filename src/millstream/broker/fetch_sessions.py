@@ -16,6 +16,7 @@ from millstream.broker.wire.messages.fetch import (
     FetchableTopicResponse,
     FetchPartition,
     FetchRequest,
+    FetchResponse,
     FetchTopic,
     ForgottenTopic,
     PartitionData,
@@ -23,6 +24,7 @@ from millstream.broker.wire.messages.fetch import (
 
 NO_SESSION = 0
 OPENING_EPOCH = 0
+FIRST_EPOCH = 1
 CLOSING_EPOCH = -1
 EPOCH_MAX = 2**31 - 1
 SESSIONS_MAX = 1_000  # max.incremental.fetch.session.cache.slots
@@ -97,7 +99,7 @@ class FetchSession:
     session_id: int
     owner: str  # whose principal
     has_topic_ids: bool
-    epoch: int = 1
+    epoch: int = FIRST_EPOCH
     used_ms: int = 0
     # In the order in which they are read: those that gave records last come last.
     partitions: dict[PartitionKey, SessionPartition] = field(default_factory=dict)
@@ -121,7 +123,7 @@ class FetchSession:
                 self.partitions.pop(PartitionKey(gone.topic, gone.topic_id, number), None)
 
     def advance(self) -> None:
-        self.epoch = 1 if self.epoch == EPOCH_MAX else self.epoch + 1
+        self.epoch = FIRST_EPOCH if self.epoch == EPOCH_MAX else self.epoch + 1
 
     def topics(self) -> list[FetchTopic]:
         """All that it fetches, in its order; a topic may come more than once."""
@@ -153,6 +155,14 @@ class FetchSession:
                     )
                 )
         return found
+
+    def take_back(self, responses: Iterable[FetchableTopicResponse]) -> None:
+        """The client did not hear of these: they are news again."""
+        for topic in responses:
+            for data in topic.partitions:
+                key = PartitionKey(topic.topic, topic.topic_id, data.partition_index)
+                if own := self.partitions.get(key):
+                    own.high_watermark = UNKNOWN
 
     def _news_of(self, topic: FetchableTopicResponse, is_full: bool) -> Iterator[PartitionData]:
         for data in topic.partitions:
@@ -218,6 +228,20 @@ class FetchSessions:
         session.used_ms = now_ms
         self._sessions[session.session_id] = self._sessions.pop(session.session_id)
         return session
+
+    def take_back(self, answer: FetchResponse) -> int:
+        """Its client gets an empty answer instead; the session to name in that.
+
+        One that was just opened ends: Kafka's clients open another one then.
+        """
+        session = self._sessions.get(answer.session_id)
+        if session is None:
+            return NO_SESSION
+        if session.epoch == FIRST_EPOCH:
+            self._remove(session)
+            return NO_SESSION
+        session.take_back(answer.responses)
+        return session.session_id
 
     def _find(self, request: FetchRequest, owner: str, has_topic_ids: bool) -> FetchSession:
         session = self._sessions.get(request.session_id)
