@@ -12,6 +12,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from millstream.base.errors import Rejected
+from millstream.broker.topics import TOPIC_NAME_LENGTH_MAX
 from millstream.broker.wire.messages.fetch import (
     FetchableTopicResponse,
     FetchPartition,
@@ -28,7 +29,8 @@ FIRST_EPOCH = 1
 CLOSING_EPOCH = -1
 EPOCH_MAX = 2**31 - 1
 SESSIONS_MAX = 1_000  # max.incremental.fetch.session.cache.slots
-# Of all sessions together: some 400 bytes each, whatever clients add.
+# Of all sessions together: some 500 bytes each, and the name of its topic, which is no longer than
+# a topic's can be: with a longer one there is no session.
 PARTITIONS_MAX = 200_000
 # A session that was not used for so long may go when there is no room for another one.
 IDLE_MS = 120_000
@@ -197,6 +199,8 @@ class FetchSessions:
         self, request: FetchRequest, *, owner: str, has_topic_ids: bool, now_ms: int
     ) -> FetchSession | None:
         """A session for a full request; None if there is no room, which is no error."""
+        if _has_long_names(request):
+            return None
         session = FetchSession(self._unused_id(), owner, has_topic_ids, used_ms=now_ms)
         session.update(request.topics, ())
         if not session.partitions or not self._make_room(len(session.partitions), now_ms):
@@ -215,6 +219,9 @@ class FetchSessions:
     ) -> FetchSession | None:
         """The session that an incremental request goes on with; None if it has become empty."""
         session = self._find(request, owner, has_topic_ids)
+        if _has_long_names(request):
+            self._remove(session)
+            raise FetchSessionNotFound(session_id=session.session_id)
         before = len(session.partitions)
         session.update(request.topics, request.forgotten_topics_data)
         self.partition_count += len(session.partitions) - before
@@ -275,3 +282,7 @@ class FetchSessions:
         while (drawn := self._draw()) in self._sessions or drawn == NO_SESSION:
             pass
         return drawn
+
+
+def _has_long_names(request: FetchRequest) -> bool:
+    return any(len(topic.topic) > TOPIC_NAME_LENGTH_MAX for topic in request.topics)
