@@ -262,6 +262,11 @@ class Connection(asyncio.BufferedProtocol):
         """Whether it is our doing that nothing more is read."""
         return self._waits_for_memory or self._waits_for_sync or self._throttle.is_muted
 
+    @property
+    def is_not_read(self) -> bool:
+        """For whatever reason; a request may wait behind a long poll. The end is not noticed."""
+        return self._is_reading_paused
+
     # --- when to read -------------------------------------------------------------------------
 
     @property
