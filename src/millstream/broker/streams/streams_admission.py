@@ -21,6 +21,9 @@ SUBTOPOLOGIES_MAX = 1_000
 INTERNAL_TOPICS_MAX = 1_000
 # Entries of all its lists together: each change of a topic goes through them, in the broker's loop.
 ENTRIES_MAX = 20_000
+# Characters of all its names and configs. All of it is one record: one that is larger than the
+# log of groups takes could never be stored, and its group never answer.
+CHARACTERS_MAX = 1 << 20
 
 
 def check_heartbeat(request: StreamsHeartbeat) -> StreamsHeartbeatReply | None:
@@ -64,6 +67,9 @@ def _fault_of_topology(topology: Topology) -> str | None:
     entries = sum(map(_count_entries, topology.subtopologies))
     if entries > ENTRIES_MAX:
         return f"{entries} names, configs and joins are more than {ENTRIES_MAX}"
+    characters = sum(map(_count_characters, topology.subtopologies))
+    if characters > CHARACTERS_MAX:
+        return f"{characters} characters of names and configs are more than {CHARACTERS_MAX}"
     ids = [one.id for one in topology.subtopologies]
     if len({*ids}) < len(ids):
         return "two subtopologies have the same id"
@@ -84,6 +90,18 @@ def _count_entries(subtopology: Subtopology) -> int:
         + sum(1 + len(topic.configs) for topic in internal)
         + sum(1 + len(one.source_topics) + len(one.repartition_source_topics) for one in groups)
     )
+
+
+def _count_characters(subtopology: Subtopology) -> int:
+    internal = (*subtopology.changelog_topics, *subtopology.repartition_source_topics)
+    names = (
+        subtopology.id,
+        *subtopology.source_topics,
+        *subtopology.repartition_sink_topics,
+        *(topic.name for topic in internal),
+        *(text for topic in internal for pair in topic.configs for text in pair),
+    )
+    return sum(map(len, names))
 
 
 def _fault_of_subtopology(subtopology: Subtopology) -> str | None:

@@ -8,6 +8,7 @@ import pytest
 from millstream.broker.groups.group_messages import HeartbeatRequest, LeavingMember, SyncRequest
 from millstream.broker.groups.group_state import GroupState
 from millstream.broker.streams.streams_admission import (
+    CHARACTERS_MAX,
     ENTRIES_MAX,
     INTERNAL_TOPICS_MAX,
     SUBTOPOLOGIES_MAX,
@@ -22,6 +23,7 @@ from millstream.broker.streams.topology import (
     Topology,
 )
 from millstream.broker.wire.error_codes import ErrorCode
+from millstream.broker.wire.primitives import STRING_BYTES_MAX
 from tests.unit.broker.groups.consumer_steps import topic
 from tests.unit.broker.streams.steps import (
     COUNT,
@@ -174,7 +176,17 @@ def test_a_topology_has_limits(driver: StreamsDriver) -> None:
     assert error_of(replace(SPLIT, repartition_sink_topics=sinks[1:])) is ErrorCode.NONE
     too_many = error_of(replace(SPLIT, repartition_sink_topics=sinks))
     assert too_many is ErrorCode.STREAMS_INVALID_TOPOLOGY
-    joins = (CopartitionGroup(),) * rest
+    said = len("0" + "words" + "by-word" + "counts")
+    whole, rest = divmod(CHARACTERS_MAX - said, STRING_BYTES_MAX)
+    values = [("", "1" * STRING_BYTES_MAX)] * whole
+    long = [
+        InternalTopic(name="counts", configs=(*values, ("", "1" * last)))
+        for last in (rest, rest + 1)
+    ]
+    assert error_of(replace(SPLIT, changelog_topics=(long[0],))) is ErrorCode.NONE
+    too_many = error_of(replace(SPLIT, changelog_topics=(long[1],)))
+    assert too_many is ErrorCode.STREAMS_INVALID_TOPOLOGY
+    joins = (CopartitionGroup(),) * ENTRIES_MAX
     assert error_of(replace(SPLIT, copartition_groups=joins)) is ErrorCode.STREAMS_INVALID_TOPOLOGY
 
 
