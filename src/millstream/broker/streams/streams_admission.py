@@ -12,6 +12,7 @@ from millstream.broker.groups.consumer_member import (
     LEAVING_STATIC_EPOCH,
 )
 from millstream.broker.groups.group_messages import NO_MEMBER_ID
+from millstream.broker.groups.said_text import fault_of_length
 from millstream.broker.streams.streams_messages import StreamsHeartbeat, StreamsHeartbeatReply
 from millstream.broker.streams.topology import CopartitionGroup, Subtopology, Topology
 from millstream.broker.wire.error_codes import ErrorCode
@@ -44,6 +45,9 @@ def _find_fault(request: StreamsHeartbeat) -> str | None:
         return "the member id is empty"
     if request.rack_id == "":
         return "the rack id is empty"
+    tags = (text for pair in request.client_tags or () for text in pair)
+    if fault := fault_of_length("the client tags", tags):
+        return fault
     if request.epoch < LEAVING_STATIC_EPOCH:
         return f"there is no member epoch {request.epoch}"
     if request.epoch == LEAVING_STATIC_EPOCH:
