@@ -7,11 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from millstream.broker.server import STALLED_MS_MAX
+from millstream.broker.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from millstream.broker.wire.messages.metadata import MetadataRequest
 from tests.support.broker_process import BrokerProcess, assert_no_traceback
-from tests.support.raw_client import RawClient
+from tests.support.broker_thread import BrokerThread
+from tests.support.raw_client import METADATA_VERSION, RawClient
 from tests.support.waiting import eventually
 
 CONNECTIONS_MAX = 12
+FETCH_VERSION = 12  # the newest with names
 PER_ADDRESS = CONNECTIONS_MAX // 4
 LOCAL_CLIENTS = 1_000
 HALF_A_SIZE = b"\0\0"
@@ -92,3 +97,32 @@ def test_a_connection_without_a_request_is_closed_and_others_are_not(
         lambda: f":{hogging.port} closed: without a request for" in impatient.diagnostics,
         what="a line that says so",
     )
+
+
+def test_one_that_goes_with_a_request_behind_a_long_poll_gives_back_its_place(
+    tmp_path: Path,
+) -> None:
+    place = FetchPartition(partition=0, partition_max_bytes=1_000)
+    topics = [FetchTopic(topic="orders", partitions=[place])]
+    for_weeks = FetchRequest(max_wait_ms=2**31 - 1, min_bytes=1, topics=topics)
+    with BrokerThread(tmp_path) as broker:
+
+        def look(later_ms: int = 0) -> None:
+            broker.ask(lambda node: broker.server.close_idle(node, now_ms=node.now_ms() + later_ms))
+
+        with RawClient(broker.bootstrap) as client:
+            client.create_topic("orders")
+            client.send(for_weeks, FETCH_VERSION)
+            client.send(MetadataRequest(topics=[]), METADATA_VERSION)
+            eventually(
+                lambda: broker.ask(lambda node: all(c.is_not_read for c in node.connections)),
+                what="the second request waits",
+            )
+            look(later_ms=2 * STALLED_MS_MAX)
+            assert broker.ask(lambda node: len(node.connections)) == 1, "who waits may wait"
+
+        def has_none_after_a_look() -> bool:
+            look(later_ms=2 * STALLED_MS_MAX)
+            return broker.ask(lambda node: len(node.connections)) == 0
+
+        eventually(has_none_after_a_look, what="its place is free")

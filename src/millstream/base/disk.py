@@ -261,10 +261,12 @@ class RealFile(ReopenedFile):
 
     def truncate(self, size: int) -> None:
         descriptor = self._to_write()
-        with _translated(self.path, "truncate"):
-            os.ftruncate(descriptor.number, size)
-        self.size = size
-        self._note_written()
+        try:
+            with _translated(self.path, "truncate"):
+                os.ftruncate(descriptor.number, size)
+            self.size = size
+        finally:
+            self._note_written()
 
     def sync(self) -> None:
         self.sync_opened(self._descriptor or self._open_again())

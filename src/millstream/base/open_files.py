@@ -93,7 +93,12 @@ class ReopenedFile:
         with self._open_files.lock:
             self._writes += 1
             descriptor = self._descriptor
-        return descriptor or self._open_again()
+        try:
+            return descriptor or self._open_again()
+        except BaseException:
+            with self._open_files.lock:  # nothing will be written
+                self._writes -= 1
+            raise
 
     def _open_again(self) -> Descriptor:
         if self._is_closed:

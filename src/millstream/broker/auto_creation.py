@@ -7,9 +7,9 @@ partitions already creates topics only for who says so (CreateTopics).
 
 import logging
 
-from millstream.base.errors import Rejected, Retryable
+from millstream.base.errors import Retryable
 from millstream.broker.handlers import Call
-from millstream.broker.topics import Topic, TopicExists
+from millstream.broker.topics import TooManyPartitions, Topic, TopicExists
 
 logger = logging.getLogger(__name__)
 
@@ -32,22 +32,13 @@ class NotYetCreated(Retryable):
         self.topic, self.limit = topic, limit
 
 
-class TooManyPartitions(Rejected):
-    def __init__(self, *, topic: str, limit: int) -> None:
-        super().__init__(
-            f"topic {topic!r} is not created for its first use: there are many partitions already "
-            f"(auto_create_partitions_max={limit}); create it (millstream topics create), or raise "
-            "the limit"
-        )
-        self.topic, self.limit = topic, limit
-
-
 class AutoCreation:
     """What one request creates."""
 
     def __init__(self, call: Call) -> None:
         self._call = call
         self._config = call.node.config
+        self._in_all_max = self._config.auto_create_partitions_max
         self._created = 0
 
     async def create(self, name: str) -> Topic:
@@ -57,15 +48,16 @@ class AutoCreation:
             topics.check_new(name, partitions, {})
             self._check_room(name, partitions)
             self._created += 1
-            return await topics.create(name, partitions, {})
+            return await topics.create(name, partitions, {}, partitions_max=self._in_all_max)
         except TopicExists:  # another request was faster
             return topics.named(name)
+        except TooManyPartitions:
+            self._complain(NO_MORE)
+            raise
 
     def _check_room(self, name: str, partitions: int) -> None:
-        in_all = self._config.auto_create_partitions_max
-        if self._call.node.topics.partition_count + partitions > in_all:
-            self._complain(NO_MORE)
-            raise TooManyPartitions(topic=name, limit=in_all)
+        if self._call.node.topics.partition_count + partitions > self._in_all_max:
+            raise TooManyPartitions(topic=name, limit=self._in_all_max)
         at_once = self._config.auto_create_topics_per_request_max
         if self._created >= at_once:
             self._complain(NOT_ALL)

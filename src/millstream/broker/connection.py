@@ -23,7 +23,6 @@ from millstream.broker.access.client_quotas import (
     FETCH,
     FETCHES,
     PRODUCE,
-    throttled,
     told,
 )
 from millstream.broker.access.connection_login import LOGIN_FRAME_BYTES_MAX, ConnectionLogin
@@ -44,6 +43,7 @@ from millstream.broker.wire import (
     read_request_header,
 )
 from millstream.broker.wire.messages.api_versions import ApiVersionsResponse
+from millstream.broker.wire.messages.fetch import FetchResponse
 
 logger = logging.getLogger(__name__)
 
@@ -262,6 +262,11 @@ class Connection(asyncio.BufferedProtocol):
         """Whether it is our doing that nothing more is read."""
         return self._waits_for_memory or self._waits_for_sync or self._throttle.is_muted
 
+    @property
+    def is_not_read(self) -> bool:
+        """For whatever reason; a request may wait behind a long poll. The end is not noticed."""
+        return self._is_reading_paused
+
     # --- when to read -------------------------------------------------------------------------
 
     @property
@@ -457,7 +462,7 @@ class Connection(asyncio.BufferedProtocol):
                 header, self.login.principal, size_bytes=size_bytes, delay_ms=slot.throttle_ms
             )
             if delay_ms:
-                response = throttled(response, header.api_key, delay_ms)
+                response = self._throttled(response, delay_ms)
                 chunks = encode_response(response, header.api_version, header.correlation_id)
                 size_bytes = sum(map(len, chunks))
         seconds = perf_counter() - slot.received_s
@@ -468,6 +473,15 @@ class Connection(asyncio.BufferedProtocol):
                 header.api_version, header.client_id, seconds * 1000, size_bytes,
             )  # fmt: skip
         return chunks
+
+    def _throttled(self, response: Message, delay_ms: int) -> Message:
+        """A fetch session goes on, as if what the client does not get had not been read."""
+        if isinstance(response, FetchResponse):
+            session_id = self._node.fetch_sessions.take_back(response)
+            return FetchResponse(
+                error_code=response.error_code, throttle_time_ms=delay_ms, session_id=session_id
+            )
+        return told(response, delay_ms)
 
     def _write(self, chunks: list[Buffer]) -> None:
         if self._transport is not None and not self._is_closing:

@@ -12,10 +12,12 @@ from itertools import groupby
 from typing import NamedTuple
 
 from millstream.base.errors import Rejected
+from millstream.broker.topics import TOPIC_NAME_LENGTH_MAX
 from millstream.broker.wire.messages.fetch import (
     FetchableTopicResponse,
     FetchPartition,
     FetchRequest,
+    FetchResponse,
     FetchTopic,
     ForgottenTopic,
     PartitionData,
@@ -23,10 +25,12 @@ from millstream.broker.wire.messages.fetch import (
 
 NO_SESSION = 0
 OPENING_EPOCH = 0
+FIRST_EPOCH = 1
 CLOSING_EPOCH = -1
 EPOCH_MAX = 2**31 - 1
 SESSIONS_MAX = 1_000  # max.incremental.fetch.session.cache.slots
-# Of all sessions together: some 400 bytes each, whatever clients add.
+# Of all sessions together: some 500 bytes each, and the name of its topic, which is no longer than
+# a topic's can be: with a longer one there is no session.
 PARTITIONS_MAX = 200_000
 # A session that was not used for so long may go when there is no room for another one.
 IDLE_MS = 120_000
@@ -97,7 +101,7 @@ class FetchSession:
     session_id: int
     owner: str  # whose principal
     has_topic_ids: bool
-    epoch: int = 1
+    epoch: int = FIRST_EPOCH
     used_ms: int = 0
     # In the order in which they are read: those that gave records last come last.
     partitions: dict[PartitionKey, SessionPartition] = field(default_factory=dict)
@@ -121,7 +125,7 @@ class FetchSession:
                 self.partitions.pop(PartitionKey(gone.topic, gone.topic_id, number), None)
 
     def advance(self) -> None:
-        self.epoch = 1 if self.epoch == EPOCH_MAX else self.epoch + 1
+        self.epoch = FIRST_EPOCH if self.epoch == EPOCH_MAX else self.epoch + 1
 
     def topics(self) -> list[FetchTopic]:
         """All that it fetches, in its order; a topic may come more than once."""
@@ -153,6 +157,14 @@ class FetchSession:
                     )
                 )
         return found
+
+    def take_back(self, responses: Iterable[FetchableTopicResponse]) -> None:
+        """The client did not hear of these: they are news again."""
+        for topic in responses:
+            for data in topic.partitions:
+                key = PartitionKey(topic.topic, topic.topic_id, data.partition_index)
+                if own := self.partitions.get(key):
+                    own.high_watermark = UNKNOWN
 
     def _news_of(self, topic: FetchableTopicResponse, is_full: bool) -> Iterator[PartitionData]:
         for data in topic.partitions:
@@ -187,6 +199,8 @@ class FetchSessions:
         self, request: FetchRequest, *, owner: str, has_topic_ids: bool, now_ms: int
     ) -> FetchSession | None:
         """A session for a full request; None if there is no room, which is no error."""
+        if _has_long_names(request):
+            return None
         session = FetchSession(self._unused_id(), owner, has_topic_ids, used_ms=now_ms)
         session.update(request.topics, ())
         if not session.partitions or not self._make_room(len(session.partitions), now_ms):
@@ -205,6 +219,9 @@ class FetchSessions:
     ) -> FetchSession | None:
         """The session that an incremental request goes on with; None if it has become empty."""
         session = self._find(request, owner, has_topic_ids)
+        if _has_long_names(request):
+            self._remove(session)
+            raise FetchSessionNotFound(session_id=session.session_id)
         before = len(session.partitions)
         session.update(request.topics, request.forgotten_topics_data)
         self.partition_count += len(session.partitions) - before
@@ -218,6 +235,20 @@ class FetchSessions:
         session.used_ms = now_ms
         self._sessions[session.session_id] = self._sessions.pop(session.session_id)
         return session
+
+    def take_back(self, answer: FetchResponse) -> int:
+        """Its client gets an empty answer instead; the session to name in that.
+
+        One that was just opened ends: Kafka's clients open another one then.
+        """
+        session = self._sessions.get(answer.session_id)
+        if session is None:
+            return NO_SESSION
+        if session.epoch == FIRST_EPOCH:
+            self._remove(session)
+            return NO_SESSION
+        session.take_back(answer.responses)
+        return session.session_id
 
     def _find(self, request: FetchRequest, owner: str, has_topic_ids: bool) -> FetchSession:
         session = self._sessions.get(request.session_id)
@@ -251,3 +282,7 @@ class FetchSessions:
         while (drawn := self._draw()) in self._sessions or drawn == NO_SESSION:
             pass
         return drawn
+
+
+def _has_long_names(request: FetchRequest) -> bool:
+    return any(len(topic.topic) > TOPIC_NAME_LENGTH_MAX for topic in request.topics)

@@ -10,7 +10,7 @@ from millstream.broker.access.permit import (
     TopicDenied,
     TransactionalIdDenied,
 )
-from millstream.broker.auto_creation import NotYetCreated, TooManyPartitions
+from millstream.broker.auto_creation import NotYetCreated
 from millstream.broker.fetch_sessions import (
     FetchSessionNotFound,
     FetchSessionTopicIds,
@@ -29,6 +29,7 @@ from millstream.broker.topics import (
     InvalidPartitionCount,
     InvalidTopicName,
     StrayPartition,
+    TooManyPartitions,
     TopicExists,
     UnknownPartition,
     UnknownTopic,

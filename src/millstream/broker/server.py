@@ -369,10 +369,11 @@ class BrokerServer:
             if connection.is_closing:  # since the last look, and its client takes nothing
                 connection.abort()
                 continue
-            has_gone = connection.waits_for_us and connection.has_hung_up
+            quiet_ms = now_ms - connection.active_ms
+            waits_long = connection.is_not_read and quiet_ms > STALLED_MS_MAX
+            has_gone = (connection.waits_for_us or waits_long) and connection.has_hung_up
             if not has_gone and (connection.has_open_requests or connection.waits_for_us):
                 continue
-            quiet_ms = now_ms - connection.active_ms
             if has_gone:
                 reason = "its client has gone; silent"
             elif not connection.login.is_done and now_ms - connection.made_ms > LOGIN_MS_MAX:

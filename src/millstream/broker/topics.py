@@ -116,6 +116,16 @@ class UnreadableRecord(Corrupt):
         self.topic, self.reason = topic, reason
 
 
+class TooManyPartitions(Rejected):
+    def __init__(self, *, topic: str, limit: int) -> None:
+        super().__init__(
+            f"topic {topic!r} is not created for its first use: there are many partitions already "
+            f"(auto_create_partitions_max={limit}); create it (millstream topics create), or raise "
+            "the limit"
+        )
+        self.topic, self.limit = topic, limit
+
+
 def check_topic_name(name: str) -> None:
     if not name:
         raise InvalidTopicName(name=name, reason="it is empty")
@@ -285,10 +295,26 @@ class Topics:
             reason = f"at most {PARTITIONS_MAX} are allowed"
             raise InvalidPartitionCount(topic=name, count=count, reason=reason)
 
-    async def create(self, name: str, partition_count: int, overrides: Mapping[str, str]) -> Topic:
-        """Create a topic; returns when its files and its record are durable."""
+    async def create(
+        self,
+        name: str,
+        partition_count: int,
+        overrides: Mapping[str, str],
+        *,
+        partitions_max: int | None = None,
+    ) -> Topic:
+        """Create a topic; returns when its files and its record are durable.
+
+        Not if there were more than `partitions_max` of all topics then: counted when its turn
+        comes, as others may be created meanwhile.
+        """
         async with self._turn:
             self.check_new(name, partition_count, overrides)
+            if (
+                partitions_max is not None
+                and self.partition_count + partition_count > partitions_max
+            ):
+                raise TooManyPartitions(topic=name, limit=partitions_max)
             topic = Topic(name, uuid.uuid4().bytes, dict(overrides))
             await self._grow(topic, partition_count)
             self._show(topic)

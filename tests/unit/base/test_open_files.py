@@ -101,6 +101,21 @@ def test_a_sync_that_failed_while_room_was_made_is_known_to_the_next_one(
     other.sync()
 
 
+def test_a_write_that_could_not_begin_does_not_keep_its_file_open_for_ever(tmp_path: Path) -> None:
+    disk = RealDisk(open_files_max=LIMIT)
+    files = synced_files(disk, tmp_path)
+    hidden = tmp_path / "hidden"
+    files[0].path.rename(hidden)
+    with pytest.raises(FileGone):
+        files[0].append([b"never"])
+    hidden.rename(files[0].path)
+    files[0].read(0, 1)
+    assert open_in(tmp_path).count(files[0].path.name) == 1
+    for file in files[1:]:
+        file.read(0, 1)
+    assert files[0].path.name not in open_in(tmp_path)
+
+
 def test_a_retired_file_is_never_confused_with_the_next_one_of_its_name(tmp_path: Path) -> None:
     disk = RealDisk(open_files_max=1)
     old = disk.open(tmp_path / "orders")

@@ -287,7 +287,8 @@ def test_a_streams_group_without_members_is_a_name_for_others(
 
 
 def test_clients_are_told_that_there_are_streams_groups(served: ServedNode) -> None:
-    features = served.ask(ApiVersionsRequest()).finalized_features
+    asked = ApiVersionsRequest(client_software_name="test", client_software_version="1.0")
+    features = served.ask(asked).finalized_features
     assert {one.name: one.max_version_level for one in features}["streams.version"] == 1
 
 

@@ -98,6 +98,29 @@ def test_before_version_4_a_client_cannot_decline(served: ServedNode) -> None:
     assert ask_metadata(served, "orders", version=3).error_code == ErrorCode.NONE
 
 
+def test_requests_at_the_same_time_create_no_more_topics_than_are_allowed(serve: Serve) -> None:
+    served = serve(auto_create_partitions_max=10)
+    before = served.node.topics.partition_count
+    asked = [
+        served.ask_soon(
+            MetadataRequest(
+                topics=[MetadataRequestTopic(name=f"new-{number}")], allow_auto_topic_creation=True
+            ),
+            12,
+        )
+        for number in range(30)
+    ]
+    for _ in range(1_000):
+        if all(task.done() for task in asked):
+            break
+        served.settle()
+        served.advance(1)
+    codes = [task.result().topics[0].error_code for task in asked]
+    assert served.node.topics.partition_count == 10
+    assert codes.count(ErrorCode.NONE) == 10 - before
+    assert codes.count(ErrorCode.POLICY_VIOLATION) == 30 - (10 - before)
+
+
 def test_the_settings_can_forbid_it(serve: Serve) -> None:
     served = serve(auto_create_topics=False)
     assert ask_metadata(served, "orders").error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -8,6 +8,12 @@ from millstream.base.record import Record
 from millstream.broker.server import BrokerServer
 from millstream.broker.transactions.transaction import Identity
 from millstream.broker.wire import Message, decode_response, encode_request
+from millstream.broker.wire.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    EntityData,
+    OpData,
+    RequestEntryData,
+)
 from millstream.broker.wire.messages.api_versions import ApiVersionsRequest
 from millstream.broker.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from millstream.broker.wire.messages.delete_topics import DeleteTopicsRequest
@@ -309,3 +315,78 @@ def test_the_key_of_a_large_request_is_waited_for(served: ServedNode) -> None:
     for cut in (data[: start + 5], data[start + 5 : start + 7], data[start + 7 :]):
         client.send_bytes(cut)
     assert [answer[:4] for answer in client.until_answered(2)] == [bytes(4), bytes(3) + b"\1"]
+
+
+# --- throttled fetch sessions -------------------------------------------------------------------
+
+BYTES_PER_SECOND = 100.0
+TOO_MUCH = b"t" * 20_000
+
+
+def limit_fetches(served: ServedNode) -> None:
+    entity = [EntityData(entity_type="client-id", entity_name="ada")]
+    ops = [OpData(key="consumer_byte_rate", value=BYTES_PER_SECOND)]
+    request = AlterClientQuotasRequest(entries=[RequestEntryData(entity=entity, ops=ops)])
+    served.run(served.node.quotas.alter(request))
+
+
+def fetched(served: ServedNode, client: SocketlessClient, request: FetchRequest) -> FetchResponse:
+    before = len(client.answers())
+    client.send(request, 12)
+    answer: FetchResponse = decode_response(
+        FetchResponse, 12, client.until_answered(before + 1)[before]
+    )[1]
+    served.advance(answer.throttle_time_ms / 1_000)
+    return answer
+
+
+def test_a_fetch_session_goes_on_when_its_client_is_throttled(
+    served: ServedNode, client: SocketlessClient
+) -> None:
+    served.create()
+    limit_fetches(served)
+    poll = long_poll(0)
+    poll.session_epoch = 0
+    session_id = fetched(served, client, poll).session_id
+    served.produce(TOO_MUCH)
+    go_on = FetchRequest(session_id=session_id, session_epoch=1)
+    told = fetched(served, client, go_on)
+    assert told.throttle_time_ms > 0
+    assert (told.session_id, told.responses) == (session_id, [])
+    assert len(served.node.fetch_sessions) == 1
+    go_on = FetchRequest(session_id=session_id, session_epoch=2)
+    (kept,) = served.ask(go_on, 12).responses
+    assert kept.partitions[0].high_watermark == 1
+
+
+def test_high_watermarks_that_a_throttled_answer_did_not_bring_come_again(
+    served: ServedNode, client: SocketlessClient
+) -> None:
+    served.create()
+    poll = long_poll(0)
+    poll.session_epoch = 0
+    session_id = fetched(served, client, poll).session_id
+    at_the_end = long_poll(0).topics
+    at_the_end[0].partitions[0].fetch_offset = 1
+    served.produce(TOO_MUCH)
+    moved = FetchRequest(session_id=session_id, session_epoch=1, topics=at_the_end)
+    answer = served.ask(moved, 12)
+    assert answer.responses[0].partitions[0].high_watermark == 1
+    assert served.node.fetch_sessions.take_back(answer) == session_id
+    moved = FetchRequest(session_id=session_id, session_epoch=2)
+    assert served.ask(moved, 12).responses[0].partitions[0].high_watermark == 1
+
+
+def test_a_throttled_client_leaves_no_fetch_sessions_behind(
+    served: ServedNode, client: SocketlessClient
+) -> None:
+    served.create()
+    served.produce(TOO_MUCH)
+    limit_fetches(served)
+    poll = long_poll(0)
+    poll.session_epoch = 0
+    for _ in range(3):
+        told = fetched(served, client, poll)
+        assert told.throttle_time_ms > 0
+        assert (told.session_id, told.responses) == (0, [])
+    assert len(served.node.fetch_sessions) == 0

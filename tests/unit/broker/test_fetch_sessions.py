@@ -13,6 +13,7 @@ from millstream.broker.fetch_sessions import (
     FetchSessionNotFound,
     FetchSessions,
 )
+from millstream.broker.topics import TOPIC_NAME_LENGTH_MAX
 from millstream.broker.wire.messages.fetch import (
     FetchableTopicResponse,
     FetchPartition,
@@ -69,6 +70,29 @@ def test_all_sessions_together_hold_so_many_partitions() -> None:
     with pytest.raises(FetchSessionNotFound):
         resume(every, request(7, session_id=1, epoch=1))
     assert every.partition_count == 1
+
+
+def named(length: int, session_id: int = 0, epoch: int = 0) -> FetchRequest:
+    asked = request(0, session_id=session_id, epoch=epoch)
+    asked.topics[0].topic = "n" * length
+    return asked
+
+
+def test_no_session_keeps_a_name_that_no_topic_can_have() -> None:
+    every = sessions()
+    longest = TOPIC_NAME_LENGTH_MAX
+
+    def opened(length: int) -> FetchSession | None:
+        return every.open(named(length), owner="ada", has_topic_ids=False, now_ms=0)
+
+    assert opened(longest + 1) is None
+    session = opened(longest)
+    assert session is not None
+    number = session.session_id
+    assert resume(every, named(longest, number, epoch=1)) is session
+    with pytest.raises(FetchSessionNotFound):
+        resume(every, named(longest + 1, number, epoch=2))
+    assert (len(every), every.partition_count) == (0, 0)
 
 
 def test_a_session_without_partitions_ends() -> None:

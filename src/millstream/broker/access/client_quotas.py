@@ -33,7 +33,6 @@ from millstream.broker.wire.messages.describe_client_quotas import (
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
 )
-from millstream.broker.wire.messages.fetch import FetchResponse
 
 PRODUCE, FETCH = int(ApiKey.PRODUCE), int(ApiKey.FETCH)
 FETCHES = frozenset({FETCH, int(ApiKey.SHARE_FETCH)})
@@ -122,13 +121,6 @@ class ClientQuotas:
             for entity, limits in altered.changes:
                 self._quotas.put(entity, limits)
             return altered.response
-
-
-def throttled(response: Message, api_key: int, delay_ms: int) -> Message:
-    """The answer that tells the client how long it will not be heard."""
-    if api_key == FETCH:
-        return FetchResponse(throttle_time_ms=delay_ms)
-    return told(response, delay_ms)
 
 
 def told(response: Message, delay_ms: int) -> Message:

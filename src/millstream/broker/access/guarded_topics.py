@@ -60,9 +60,18 @@ class GuardedTopics:
         self._permit.check_new_topic(name)
         self._topics.check_new(name, partition_count, overrides)
 
-    async def create(self, name: str, partition_count: int, overrides: Mapping[str, str]) -> Topic:
+    async def create(
+        self,
+        name: str,
+        partition_count: int,
+        overrides: Mapping[str, str],
+        *,
+        partitions_max: int | None = None,
+    ) -> Topic:
         self._permit.check_new_topic(name)
-        return await self._topics.create(name, partition_count, overrides)
+        return await self._topics.create(
+            name, partition_count, overrides, partitions_max=partitions_max
+        )
 
     def check_growth(self, topic: Topic, partition_count: int) -> None:
         self._topics.check_growth(topic, partition_count)

@@ -12,6 +12,7 @@ from millstream.broker.groups.consumer_member import (
 )
 from millstream.broker.groups.consumer_messages import ConsumerHeartbeat, ConsumerHeartbeatReply
 from millstream.broker.groups.group_messages import NO_MEMBER_ID
+from millstream.broker.groups.said_text import fault_of_length
 from millstream.broker.groups.subscription_patterns import is_valid
 from millstream.broker.wire.error_codes import ErrorCode
 
@@ -50,6 +51,8 @@ def _find_fault(request: ConsumerHeartbeat) -> str | None:
         return f"there is no member epoch {epoch}"
     if epoch == LEAVING_STATIC_EPOCH and request.instance_id is None:
         return "a member without an instance id cannot leave for a while"
+    if request.topics is not None and (fault := fault_of_length("the topics", request.topics)):
+        return fault
     return _find_fault_of_join(request) if epoch == JOINING_EPOCH else None
 
 

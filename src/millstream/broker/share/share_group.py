@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from millstream.base.errors import Rejected, Retryable
 from millstream.broker.groups.group_state import GroupKind, GroupState
+from millstream.broker.groups.said_text import fault_of_length
 from millstream.broker.groups.topic_catalog import TopicCatalog, TopicIdPartition
 from millstream.broker.share.share_group_book import ShareGroupBook
 from millstream.broker.share.share_group_facts import ShareFact, ShareFactKey
@@ -197,7 +198,7 @@ def check_heartbeat(request: ShareHeartbeat) -> str | None:
         return f"there is no member epoch {request.epoch}"
     if request.epoch == JOINING_EPOCH and not request.topics:
         return "who joins says which topics it subscribes to"
-    return None
+    return fault_of_length("the topics", request.topics or ())
 
 
 def _refuse(error: ErrorCode, message: str) -> ShareHeartbeatReply:

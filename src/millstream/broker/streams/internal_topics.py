@@ -5,6 +5,7 @@ writes it, unless the application fixed the number; topics that are joined have 
 changelog has one partition for each task. Makes no topic: it says which to make.
 """
 
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -70,11 +71,11 @@ def shown(names: Iterable[str]) -> str:
 
 def _resolve(topology: Topology, catalog: TopicCatalog) -> ResolvedTopology:
     counts = _counts_of_sources(topology, catalog)
-    repartition = _repartition_counts(topology, counts)
+    repartition, fixed = _repartition_counts(topology, counts), _fixed(topology)
     for subtopology in topology.subtopologies:
         for group in subtopology.copartition_groups:
             joined = subtopology.copartitioned(group)
-            repartition |= _copartitioned(joined, counts, repartition, _fixed(topology))
+            repartition |= _copartitioned(joined, counts, repartition, fixed)
     counts |= repartition
     tasks = {
         one.id: max(counts[name] for name in one.read_topics) for one in topology.subtopologies
@@ -112,12 +113,10 @@ def _repartition_counts(topology: Topology, counts: Mapping[str, int]) -> dict[s
     """From the sources on, subtopology after subtopology, until all of them are known."""
     known = _fixed(topology)
     unknown = {topic.name for topic in _repartition_topics(topology)} - known.keys()
+    flow = _Flow(topology)
+    found = {**counts, **known}
     while unknown:
-        found = {}
-        for name in unknown:
-            count = _count_from_writers(name, topology, {**counts, **known})
-            if count:
-                found[name] = count
+        found = {name: count for name, count in flow.follow(found).items() if name in unknown}
         if not found:
             detail = (
                 f"the number of partitions of repartition topics {shown(unknown)} cannot be told: "
@@ -129,11 +128,31 @@ def _repartition_counts(topology: Topology, counts: Mapping[str, int]) -> dict[s
     return known
 
 
-def _count_from_writers(name: str, topology: Topology, counts: Mapping[str, int]) -> int:
-    """0: none of their sources is known yet."""
-    writers = (one for one in topology.subtopologies if name in one.repartition_sink_topics)
-    read = (counts.get(source, 0) for writer in writers for source in writer.read_topics)
-    return max(read, default=0)
+class _Flow:
+    """Which subtopologies read and write a topic, looked up: a chain of a thousand is not searched
+    from its start for each of its links."""
+
+    def __init__(self, topology: Topology) -> None:
+        self._readers: defaultdict[str, list[Subtopology]] = defaultdict(list)
+        self._writers: defaultdict[str, list[Subtopology]] = defaultdict(list)
+        self._largest: Counter[str] = Counter()  # by subtopology, of what it reads and is known
+        for one in topology.subtopologies:
+            for name in {*one.read_topics}:
+                self._readers[name].append(one)
+            for name in {*one.repartition_sink_topics}:
+                self._writers[name].append(one)
+
+    def follow(self, found: Mapping[str, int]) -> dict[str, int]:
+        """What those that read these topics write, with its number of partitions."""
+        written: dict[str, None] = {}
+        for name, count in found.items():
+            for reader in self._readers[name]:
+                self._largest[reader.id] = max(self._largest[reader.id], count)
+                written |= dict.fromkeys(reader.repartition_sink_topics)
+        return {
+            name: max(self._largest[writer.id] for writer in self._writers[name])
+            for name in written
+        }
 
 
 def _copartitioned(

@@ -11,6 +11,7 @@ from millstream.broker.groups.consumer_member import (
     LEAVING_STATIC_EPOCH,
 )
 from millstream.broker.groups.group_messages import NO_MEMBER_ID
+from millstream.broker.groups.said_text import fault_of_length
 from millstream.broker.streams.streams_messages import StreamsHeartbeat, StreamsHeartbeatReply
 from millstream.broker.streams.topology import CopartitionGroup, Subtopology, Topology
 from millstream.broker.wire.error_codes import ErrorCode
@@ -18,6 +19,11 @@ from millstream.broker.wire.error_codes import ErrorCode
 # An application has a few dozen of each; these keep a request from filling memory and disk.
 SUBTOPOLOGIES_MAX = 1_000
 INTERNAL_TOPICS_MAX = 1_000
+# Entries of all its lists together: each change of a topic goes through them, in the broker's loop.
+ENTRIES_MAX = 20_000
+# Characters of all its names and configs. All of it is one record: one that is larger than the
+# log of groups takes could never be stored, and its group never answer.
+CHARACTERS_MAX = 1 << 20
 
 
 def check_heartbeat(request: StreamsHeartbeat) -> StreamsHeartbeatReply | None:
@@ -38,6 +44,9 @@ def _find_fault(request: StreamsHeartbeat) -> str | None:
         return "the member id is empty"
     if request.rack_id == "":
         return "the rack id is empty"
+    tags = (text for pair in request.client_tags or () for text in pair)
+    if fault := fault_of_length("the client tags", tags):
+        return fault
     if request.epoch < LEAVING_STATIC_EPOCH:
         return f"there is no member epoch {request.epoch}"
     if request.epoch == LEAVING_STATIC_EPOCH:
@@ -58,6 +67,12 @@ def _fault_of_join(request: StreamsHeartbeat) -> str | None:
 
 
 def _fault_of_topology(topology: Topology) -> str | None:
+    entries = sum(map(_count_entries, topology.subtopologies))
+    if entries > ENTRIES_MAX:
+        return f"{entries} names, configs and joins are more than {ENTRIES_MAX}"
+    characters = sum(map(_count_characters, topology.subtopologies))
+    if characters > CHARACTERS_MAX:
+        return f"{characters} characters of names and configs are more than {CHARACTERS_MAX}"
     ids = [one.id for one in topology.subtopologies]
     if len({*ids}) < len(ids):
         return "two subtopologies have the same id"
@@ -67,6 +82,29 @@ def _fault_of_topology(topology: Topology) -> str | None:
     if internal > INTERNAL_TOPICS_MAX:
         return f"{internal} internal topics are more than {INTERNAL_TOPICS_MAX}"
     return next(filter(None, map(_fault_of_subtopology, topology.subtopologies)), None)
+
+
+def _count_entries(subtopology: Subtopology) -> int:
+    internal = (*subtopology.changelog_topics, *subtopology.repartition_source_topics)
+    groups = subtopology.copartition_groups
+    return (
+        len(subtopology.source_topics)
+        + len(subtopology.repartition_sink_topics)
+        + sum(1 + len(topic.configs) for topic in internal)
+        + sum(1 + len(one.source_topics) + len(one.repartition_source_topics) for one in groups)
+    )
+
+
+def _count_characters(subtopology: Subtopology) -> int:
+    internal = (*subtopology.changelog_topics, *subtopology.repartition_source_topics)
+    names = (
+        subtopology.id,
+        *subtopology.source_topics,
+        *subtopology.repartition_sink_topics,
+        *(topic.name for topic in internal),
+        *(text for topic in internal for pair in topic.configs for text in pair),
+    )
+    return sum(map(len, names))
 
 
 def _fault_of_subtopology(subtopology: Subtopology) -> str | None:

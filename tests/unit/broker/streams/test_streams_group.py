@@ -7,7 +7,12 @@ import pytest
 
 from millstream.broker.groups.group_messages import HeartbeatRequest, LeavingMember, SyncRequest
 from millstream.broker.groups.group_state import GroupState
-from millstream.broker.streams.streams_admission import INTERNAL_TOPICS_MAX, SUBTOPOLOGIES_MAX
+from millstream.broker.streams.streams_admission import (
+    CHARACTERS_MAX,
+    ENTRIES_MAX,
+    INTERNAL_TOPICS_MAX,
+    SUBTOPOLOGIES_MAX,
+)
 from millstream.broker.streams.streams_group import StreamsGroup
 from millstream.broker.streams.streams_messages import StatusCode, UserEndpoint
 from millstream.broker.streams.task import NO_TASKS, TaskId, Tasks
@@ -18,6 +23,7 @@ from millstream.broker.streams.topology import (
     Topology,
 )
 from millstream.broker.wire.error_codes import ErrorCode
+from millstream.broker.wire.primitives import STRING_BYTES_MAX
 from tests.unit.broker.groups.consumer_steps import topic
 from tests.unit.broker.streams.steps import (
     COUNT,
@@ -165,6 +171,23 @@ def test_a_topology_has_limits(driver: StreamsDriver) -> None:
     assert error_of(replace(SPLIT, changelog_topics=changelogs[1:])) is ErrorCode.NONE
     too_many = error_of(replace(SPLIT, changelog_topics=changelogs))
     assert too_many is ErrorCode.STREAMS_INVALID_TOPOLOGY
+    rest = ENTRIES_MAX - len(SPLIT.source_topics)
+    sinks = tuple(f"s{n}" for n in range(rest + 1))
+    assert error_of(replace(SPLIT, repartition_sink_topics=sinks[1:])) is ErrorCode.NONE
+    too_many = error_of(replace(SPLIT, repartition_sink_topics=sinks))
+    assert too_many is ErrorCode.STREAMS_INVALID_TOPOLOGY
+    said = len("0" + "words" + "by-word" + "counts")
+    whole, rest = divmod(CHARACTERS_MAX - said, STRING_BYTES_MAX)
+    values = [("", "1" * STRING_BYTES_MAX)] * whole
+    long = [
+        InternalTopic(name="counts", configs=(*values, ("", "1" * last)))
+        for last in (rest, rest + 1)
+    ]
+    assert error_of(replace(SPLIT, changelog_topics=(long[0],))) is ErrorCode.NONE
+    too_many = error_of(replace(SPLIT, changelog_topics=(long[1],)))
+    assert too_many is ErrorCode.STREAMS_INVALID_TOPOLOGY
+    joins = (CopartitionGroup(),) * ENTRIES_MAX
+    assert error_of(replace(SPLIT, copartition_groups=joins)) is ErrorCode.STREAMS_INVALID_TOPOLOGY
 
 
 def test_the_group_has_a_limit() -> None:
