@@ -193,7 +193,7 @@ def line_of(job: "JobProgress", *, seconds: float = 0.0) -> str:
     if job.late:
         facts.append(f"{job.late:,} late")
     if job.dead:
-        facts.append(f"{job.dead:,} dead letters of its topics")
+        facts.append(f"{counted(job.dead, 'dead letter')} of its topics")
     if job.restarts:
         facts.append(counted(job.restarts, "restart"))
     return ", ".join(facts) + (f" ({job.error})" if job.error else "")
