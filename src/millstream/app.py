@@ -219,8 +219,9 @@ class App(Closing):
     @property
     def _advice(self) -> str:
         return (
-            f"if another process uses {self.data}: run `millstream broker --data {self.data}` "
-            "once, and set MILLSTREAM_BROKERS for each"
+            f"if a broker with {self.data} runs already: say where it is with MILLSTREAM_BROKERS, "
+            "such as 127.0.0.1:9092; if another process has started its own: run "
+            f"`millstream broker --data {self.data}` once, and set it for each"
         )
 
     def queue(

@@ -242,8 +242,10 @@ def test_who_finds_no_broker_is_told_to_start_one_with_the_data_that_is_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, there: tuple[str, ...], command: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "jobs.millstream" / "views").mkdir(parents=True)  # its log was another broker's
     for name in there:
         (tmp_path / name).mkdir()
+        (tmp_path / name / "millstream.json").touch()
     assert f"Start one with `{command}`, or say" in str(
         BrokerUnreachable(brokers="127.0.0.1:1", reason="nobody")
     )

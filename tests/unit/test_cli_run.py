@@ -102,6 +102,8 @@ def test_a_line_says_what_there_is_to_say() -> None:
     )
     failed = JobProgress(job="totals", state="waiting", restarts=2, error="no broker")
     assert line_of(failed) == "totals: waiting, 2 restarts (no broker)"
+    again = replace(failed, state="running")
+    assert line_of(again) == "totals: running, 2 restarts (the last: no broker)"
 
 
 def test_a_row_has_state_with_its_size() -> None:

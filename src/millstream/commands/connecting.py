@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from millstream.base.errors import MillstreamError, Rejected, Retryable
 from millstream.base.near_names import did_you_mean
 from millstream.client_protection import protection_config
+from millstream.log.log_directory import META_FILE
 from millstream.setting_kinds import Address
 from millstream.settings import BrokerSettings, ClientSettings, load
 
@@ -44,9 +45,12 @@ class Partition(NamedTuple):
 
 
 def start_command() -> str:
-    """With the data of an application that was run in this directory, and not with none."""
+    """With the data of an application that was run in this directory, and not with none. A
+    directory without a log is not named: an application whose broker was another process has one.
+    """
     data = BrokerSettings().data
-    found = [] if data.exists() else sorted(Path().glob(f"*{data.suffix}"))[:DATA_NAMED_MAX]
+    found = [] if data.exists() else sorted(Path().glob(f"*{data.suffix}/{META_FILE}"))
+    found = [one.parent for one in found[:DATA_NAMED_MAX]]
     commands = [f"millstream broker --data {shlex.quote(str(one))}" for one in found]
     return "` or `".join(commands or ["millstream broker"])
 

@@ -193,7 +193,15 @@ def line_of(job: "JobProgress", *, seconds: float = 0.0) -> str:
     if job.late:
         facts.append(f"{job.late:,} late")
     if job.dead:
-        facts.append(f"{job.dead:,} dead letters of its topics")
+        facts.append(f"{counted(job.dead, 'dead letter')} of its topics")
     if job.restarts:
         facts.append(counted(job.restarts, "restart"))
-    return ", ".join(facts) + (f" ({job.error})" if job.error else "")
+    return ", ".join(facts) + _error_text(job)
+
+
+def _error_text(job: "JobProgress") -> str:
+    """Of a job that runs again, the error is that of its last restart."""
+    if not job.error:
+        return ""
+    is_over = job.state == "running" and job.restarts > 0
+    return f" (the last: {job.error})" if is_over else f" ({job.error})"

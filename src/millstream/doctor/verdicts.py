@@ -223,7 +223,10 @@ def port_finding(port: int, use: str, *, is_free: bool, holder: str) -> Finding:
         return Finding(f"port {port}", "ok", f"free, for {use}")
     told = f"taken by {holder or 'another process'}"
     option = "--broker-listen" if port == 9092 else "--listen"
-    mend = f"stop that one, or give {use} another: {option} 127.0.0.1:0 takes any free port"
+    mend = (
+        f"nothing, if that is {use} that you use; else stop it, or give yours another port: "
+        f"{option} 127.0.0.1:0 takes any free one"
+    )
     return Finding(f"port {port}", "warn", told, mend)
 
 

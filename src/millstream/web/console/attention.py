@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from millstream.web.console.condition import WORDS, Condition
+from millstream.web.console.condition import WORDS, Condition, Word
 from millstream.web.console.facts import CaptureSeen, JobSeen, Node
 from millstream.web.console.watch import ViewFigures
 
@@ -15,6 +15,8 @@ Level = Literal["bad", "warn"]
 NOTICES_MAX = 12
 BROKER = Node("broker", "broker")
 SENTENCE_CHARACTERS_MAX = 400
+# How a job is whose view may be missing: what is wrong, if it is, the job's own line says.
+EXPLAINS_MISSING: tuple[Word, ...] = ("starting", "failed", "stopped", "not run")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +40,7 @@ def notices_of(
     found = [
         *_of_captures(captures, conditions, must_wait=bool(broker)),
         *_of_jobs(jobs, conditions),
-        *_of_views(views),
+        *_of_views(views, conditions),
     ]
     return [*of_broker, *sorted(found, key=_rank)][:NOTICES_MAX]
 
@@ -94,10 +96,17 @@ def _with_note(text: str, note: str) -> str:
     return f"{text[: SENTENCE_CHARACTERS_MAX - len(note) - 3]} ({note})"
 
 
-def _of_views(views: Mapping[str, ViewFigures]) -> Iterator[Notice]:
+def _of_views(
+    views: Mapping[str, ViewFigures], conditions: Mapping[Node, Condition]
+) -> Iterator[Notice]:
     for name, one in sorted(views.items()):
-        if one.problem:
+        if one.problem and not (one.is_missing and _explains(conditions.get(Node("job", name)))):
             yield _notice("warn", Node("view", name), one.problem)
+
+
+def _explains(job: Condition | None) -> bool:
+    """Whether the view of such a job may be missing: the job makes it with its first batch."""
+    return job is not None and job.word in EXPLAINS_MISSING
 
 
 def _notice(level: Level, node: Node, text: str, found: Condition | None = None) -> Notice:

@@ -232,7 +232,7 @@ def _left(facts: Facts) -> str:
     if facts.lag is None:
         return ""
     until = "" if facts.lag_ms is None else f", {freshness(facts.lag, facts.lag_ms, facts.now_ms)}"
-    return f"{short(facts.lag)} records behind{until}"
+    return f"{_records_behind(facts.lag)}{until}"
 
 
 def freshness(lag: int | None, lag_ms: int | None, now_ms: int) -> str:
@@ -241,7 +241,11 @@ def freshness(lag: int | None, lag_ms: int | None, now_ms: int) -> str:
         return "current"
     if lag_ms is not None:
         return f"current to {day_clock(now_ms - lag_ms, now_ms)}"
-    return "" if lag is None else f"{short(lag)} records behind"
+    return "" if lag is None else _records_behind(lag)
+
+
+def _records_behind(lag: int) -> str:
+    return f"{short(lag)} {'record' if lag == 1 else 'records'} behind"
 
 
 # --- of what there is ---------------------------------------------------------------------------

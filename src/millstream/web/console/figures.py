@@ -63,9 +63,9 @@ def duration(duration_ms: int | float | None) -> str:
     if duration_ms is None:
         return UNKNOWN
     if duration_ms < SECOND_MS:
-        return f"{duration_ms:.0f} ms"
+        return f"{duration_ms:.0f}ms"
     if duration_ms < 10 * SECOND_MS:
-        return f"{duration_ms / SECOND_MS:.1f} s"
+        return f"{duration_ms / SECOND_MS:.1f}s"
     return format_duration_roughly(round(duration_ms))
 
 

@@ -9,11 +9,12 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from millstream.base.clock import Clock
 from millstream.base.errors import MillstreamError
 from millstream.base.ports import Positions
+from millstream.views.store import ViewNotFound
 from millstream.web.console.facts import CaptureSeen, JobSeen
 from millstream.web.console.ports import Source
 from millstream.web.console.series import Series
@@ -40,12 +41,14 @@ Key = tuple[str, str]  # what it is a figure of, and whose
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ViewFigures:
-    """`lag`: records that its topics have and it has not seen. `problem`: why nothing is known."""
+    """`lag`: records that its topics have and it has not seen. `problem`: why nothing is known.
+    `is_missing`: its job has not made it yet."""
 
     rows: int | None = None
     lag: int | None = None
     batch: int | None = None
     problem: str = ""
+    is_missing: bool = False
 
 
 class Watch:
@@ -202,9 +205,7 @@ class Watch:
         at_ms = self._now_ms()
         for name, (figures, position) in positions.items():
             lag = None if figures.problem else lag_of(position, ends)
-            self.views[name] = ViewFigures(
-                rows=figures.rows, lag=lag, batch=figures.batch, problem=figures.problem
-            )
+            self.views[name] = replace(figures, lag=lag)
             for what, value in (("view", figures.rows), ("view lag", lag)):
                 if value is not None:
                     self._add(what, name, value, at_ms)
@@ -216,7 +217,8 @@ class Watch:
             batch = served[0].batch if served else None
             return ViewFigures(rows=view.count(), batch=batch), view.position()
         except MillstreamError as error:
-            return ViewFigures(problem=str(error)), {}
+            is_missing = isinstance(error, ViewNotFound)
+            return ViewFigures(problem=str(error), is_missing=is_missing), {}
 
     def _add(self, what: str, name: str, value: float, at_ms: int) -> None:
         with self._lock:

@@ -75,8 +75,18 @@ def test_a_capture_is_told_of_when_it_fails_falls_silent_or_keeps_too_much() -> 
 
 def test_a_view_that_is_not_there_is_told_of() -> None:
     assert ("warn", "view sales") in told(
-        MemoryDeclared(), sales=ViewFigures(problem="run its job once")
+        MemoryDeclared(), sales=ViewFigures(problem="run its job once", is_missing=True)
     )
+
+
+def test_a_view_that_is_not_there_is_no_news_while_its_job_makes_it_or_says_itself_why() -> None:
+    declared = MemoryDeclared()
+    missing = ViewFigures(problem="run its job once", is_missing=True)
+    for state in ("starting", "failed", "stopped"):
+        declared.progress = replace(declared.progress, state=state)
+        assert ("warn", "view sales") not in told(declared, sales=missing)
+        damaged = ViewFigures(problem="damaged")
+        assert ("warn", "view sales") in told(declared, sales=damaged)
 
 
 def test_what_the_broker_cannot_do_comes_first_and_explains_a_capture_that_is_silent() -> None:

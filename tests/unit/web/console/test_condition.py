@@ -61,6 +61,7 @@ LATE = replace(UP, lag=56_800, lag_ms=252_000)
         (Facts(phase="running", lag=9), "running", "9 records to read"),
         (Facts(phase="running", lag=9, trend="steady"), "behind", "9 records"),
         (Facts(phase="running", lag=9, trend="shrinking"), "good", "9 records behind"),
+        (Facts(phase="running", lag=1, trend="shrinking"), "good", "1 record behind"),
         (Facts(phase="running", lag=9, trend="growing", was_current=True), "good", None),
         # Who has stopped is never good, whatever it was last.
         (replace(UP, phase="stopped"), "stopped", "nothing is left to read"),

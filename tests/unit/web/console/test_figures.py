@@ -54,7 +54,7 @@ def test_a_size_has_a_unit(bytes_: int | None, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("ms", "text"), [(None, UNKNOWN), (12, "12 ms"), (1_500, "1.5 s"), (3_600_000, "1h")]
+    ("ms", "text"), [(None, UNKNOWN), (12, "12ms"), (1_500, "1.5s"), (3_600_000, "1h")]
 )
 def test_a_duration_is_rough(ms: int | None, text: str) -> None:
     assert duration(ms) == text
