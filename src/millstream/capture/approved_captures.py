@@ -4,10 +4,12 @@ Written by `millstream capture add` and `approve`, read by `millstream capture r
 made from a topic: what is in it is what the operator typed, or was shown and confirmed.
 """
 
+import contextlib
+import fcntl
 import json
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -45,13 +47,23 @@ class ApprovedCaptures:
             raise DamagedApprovals(path=self.path, problem="an entry is incomplete") from None
 
     def keep(self, log: str, capture: str, approval: Approval) -> None:
-        kept = self._read()
-        self._write(kept | {log: kept.get(log, {}) | {capture: approval.to_fields()}})
+        with self._held():
+            kept = self._read()
+            self._write(kept | {log: kept.get(log, {}) | {capture: approval.to_fields()}})
 
     def forget(self, log: str, capture: str) -> None:
-        kept = self._read()
-        if kept.get(log, {}).pop(capture, None) is not None:
-            self._write(kept)
+        with self._held():
+            kept = self._read()
+            if kept.get(log, {}).pop(capture, None) is not None:
+                self._write(kept)
+
+    @contextlib.contextmanager
+    def _held(self) -> Iterator[None]:
+        """One command at a time reads the file, changes it and writes it."""
+        self.path.parent.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
+        with self.path.with_suffix(".lock").open("ab") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
 
     def _read(self) -> dict[str, dict[str, Any]]:
         try:
@@ -68,7 +80,6 @@ class ApprovedCaptures:
         return found
 
     def _write(self, kept: Mapping[str, Mapping[str, Any]]) -> None:
-        self.path.parent.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
         replace_file(RealDisk(), self.path, json.dumps(kept, indent=2).encode() + b"\n")
         self.path.chmod(FILE_MODE)
 

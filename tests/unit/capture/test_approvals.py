@@ -2,6 +2,7 @@
 
 import json
 import stat
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -90,3 +91,12 @@ def test_it_is_among_the_users_configuration(monkeypatch: pytest.MonkeyPatch) ->
     assert default_path() == Path("/srv/config/millstream/captures.json")
     monkeypatch.delenv("XDG_CONFIG_HOME")
     assert default_path() == Path.home() / ".config/millstream/captures.json"
+
+
+def test_commands_that_approve_at_one_time_lose_nothing(tmp_path: Path) -> None:
+    path, names = tmp_path / "captures.json", [f"c{number}" for number in range(40)]
+    with ThreadPoolExecutor(8) as commands:
+        list(commands.map(lambda name: ApprovedCaptures(path).keep("log", name, APPROVED), names))
+        list(commands.map(lambda name: ApprovedCaptures(path).forget("log", name), names[::2]))
+    kept = [name for name in names if ApprovedCaptures(path).of("log", name)]
+    assert kept == names[1::2]

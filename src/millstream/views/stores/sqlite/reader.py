@@ -247,6 +247,7 @@ def open_for_reading(path: Path) -> sqlite3.Connection:
     )
     require_view(db, path)
     db.execute("PRAGMA query_only = 1")
+    db.execute("PRAGMA trusted_schema = OFF")  # the file may be a copy that somebody else made
     db.create_collation(BY_VALUE, _compare_decimals)
     return db
 

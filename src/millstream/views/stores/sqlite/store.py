@@ -333,6 +333,7 @@ def open_for_writing(path: Path) -> sqlite3.Connection:
     db.execute("PRAGMA journal_mode = WAL")
     db.execute("PRAGMA synchronous = FULL")
     db.execute("PRAGMA temp_store = MEMORY")  # a batch on its way
+    db.execute("PRAGMA trusted_schema = OFF")  # the file may be a copy that somebody else made
     return db
 
 
