@@ -139,6 +139,11 @@ def test_no_class_is_reached_through_a_module_of_ours() -> None:
         load_plain(again)
 
 
+def test_no_state_of_a_few_bytes_becomes_a_tuple_that_takes_all_memory() -> None:
+    with pytest.raises(NotPlainState, match=r"builtins\.range is not a plain type"):
+        load_plain(b"cbuiltins\ntuple\n(cbuiltins\nrange\n(L100000000000L\ntRtR.")
+
+
 def test_the_attack_would_work_on_another_reader(tmp_path: Path) -> None:
     """The control."""
     pickle.loads(evil(tmp_path / "touched")["system"])

@@ -52,7 +52,7 @@ def _show(one: "Finding") -> None:
     verdict = typer.style(f"{one.verdict:<4}", fg=COLORS[one.verdict], bold=True)
     typer.echo(f"{verdict}  {one.check:<15} {one.told}")
     if one.mend:
-        typer.echo(f"{'':<22}to mend it: {one.mend}")
+        typer.echo(f"{'':<22}to fix it: {one.mend}")
 
 
 def _summary(found: "Sequence[Finding]") -> str:

@@ -32,9 +32,9 @@ def test_each_finding_is_a_line_and_what_is_wrong_has_a_way_out(
     assert asked(monkeypatch, WELL, DOUBT, FAULT).splitlines() == [
         "ok    python          Python 3.11.7",
         "warn  port 8080       taken by process 7 (nginx)",
-        "                      to mend it: stop that one",
+        "                      to fix it: stop that one",
         "fail  java            no Java 17 or newer",
-        "                      to mend it: install a JDK",
+        "                      to fix it: install a JDK",
         "1 fault, 1 doubt",
     ]
 

@@ -17,7 +17,7 @@ from millstream.base.errors import Corrupt
 
 PROTOCOL: Final = 5
 PLAIN_TYPES: Final = {
-    "builtins": {"tuple", "set", "frozenset", "bytearray", "complex", "range", "slice"},
+    "builtins": {"tuple", "set", "frozenset", "bytearray"},
     "collections": {"OrderedDict", "deque", "defaultdict", "Counter"},
     "datetime": {"date", "datetime", "time", "timedelta", "timezone"},
     "decimal": {"Decimal"},
