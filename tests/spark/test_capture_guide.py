@@ -74,6 +74,7 @@ def test_the_guide_does_what_it_says(
     assert spent(tmp_path) == {"ada": (2, "9.75"), "bob": (1, "4.00")}
 
     execute(database, "UPDATE orders SET total = 5 WHERE id = 11")
+    run("$ millstream capture approve postgres --yes", tmp_path, env)
     run("$ millstream capture run postgres --once", tmp_path, env)
     monkeypatch.setattr(os, "environ", dict(env))
     space = told(app_code + changes_code, tmp_path, monkeypatch)
