@@ -6,6 +6,7 @@ For each need there is a caller who may do everything *but* that, so that a hand
 the wrong thing is found as well as one which asks for nothing.
 """
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -234,7 +235,9 @@ ELSEWHERE = {
     ApiKey.LIST_TRANSACTIONS,
     ApiKey.DESCRIBE_CLUSTER,
     ApiKey.ELECT_LEADERS,
+    ApiKey.ALTER_REPLICA_LOG_DIRS,
 }
+SAYS_WHO_MAY_NOT = re.compile("not authorized|Unauthorized")  # ours, and Kafka's
 BROKERS = "of brokers, loggers and client metrics"
 MORE_CASES = [
     Case(
@@ -327,6 +330,7 @@ MORE_CASES = [
         "by-pattern",
         1,
     ),
+    Case(ApiKey.ALTER_REPLICA_LOG_DIRS, REFUSED[ApiKey.ALTER_REPLICA_LOG_DIRS]),
     Case(ApiKey.ELECT_LEADERS, REFUSED[ApiKey.ELECT_LEADERS]),  # of all: version 0 cannot refuse
     Case(ApiKey.CONSUMER_GROUP_DESCRIBE, of_a_reading_group, ("",), name="that-reads"),
     Case(
@@ -340,7 +344,7 @@ MORE_CASES = [
         ApiKey.STREAMS_GROUP_HEARTBEAT,
         lambda world: join_streams(world, f"{world.name}-changelog"),
         ("", OF_NAMED, "it creates internal topics"),
-        lambda answer, _: bool(answer.status) and "not authorized" not in repr(answer),
+        lambda answer, _: bool(answer.status) and not SAYS_WHO_MAY_NOT.search(repr(answer)),
         "with-a-changelog",
     ),
     Case(
