@@ -389,7 +389,7 @@ class App(Closing):
     ) -> Capture:
         """Follow tables of a database: each is then an input of jobs by its name, as a table.
 
-        `url`: postgresql://, mysql://, mariadb:// or sqlite://; ${SHOP_PASSWORD} in it is looked up
+        `url`: postgresql://, mysql://, mariadb://, sqlite:///; ${SHOP_PASSWORD} in it is looked up
         in the environment. `tables`: their names; {"orders": "sales.orders"} where one is to be
         called otherwise. `name`: of the capture and its topics, if not the database's. `mode`: log,
         or triggers where the log may not be read. `load`: all, or none of the rows that are there

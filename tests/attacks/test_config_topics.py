@@ -10,27 +10,34 @@ import socket
 import sqlite3
 import struct
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
 from psycopg.conninfo import conninfo_to_dict
 
 from millstream import Broker
 from millstream.base.errors import MillstreamError
+from millstream.base.log_clients import Topics
+from millstream.base.schema import Scalar
 from millstream.capture import runner as runner_module
 from millstream.capture.approval import Approval, NotApproved
 from millstream.capture.approved_captures import ApprovedCaptures
 from millstream.capture.captures_topic import write_wanted
 from millstream.capture.control import CaptureControl
 from millstream.capture.definition import CaptureDefinition
+from millstream.capture.load.plan import TableLoad, load_to_json
 from millstream.capture.mariadb import logging_in
 from millstream.capture.mariadb.connection import UnsafeLogin
+from millstream.capture.position_record import Note, load_note, schema_note
 from millstream.capture.runner import CaptureRunner
 from tests.clients.steps import unique_name
 from tests.clients.test_cli_commands import Cli
 from tests.support.protected_broker import make_certificates
+from tests.support.scripted_source import table_of
 from tests.support.waiting import eventually
 
 SECRET = "wJalrXUtnFEMI"
@@ -153,6 +160,43 @@ def test_no_file_of_the_runner_gets_triggers(topic: Topic, tmp_path: Path) -> No
     with pytest.raises(NotApproved):
         CaptureRunner(topic.client, topic.name).run(once=True)
     assert file.read_bytes() == before
+
+
+@pytest.mark.parametrize("writes", ["_captures", "_captures.{name}"])
+def test_the_topic_of_somebody_else_is_not_emptied(
+    topic: Topic, tmp_path: Path, writes: str
+) -> None:
+    """A table that is gone has its topic emptied: which topic that is, a record could say."""
+    victim, compacted = unique_name("bank.balances"), {"cleanup.policy": "compact"}
+    Topics(topic.client).ensure(victim, partitions=1, config=compacted, holds="balances")
+    send(topic, victim, [(b"ada", b"100"), (b"bob", b"7")])
+    url = f"sqlite:///{shop_file(tmp_path)}"
+    approved = Approval.of(topic.define(url))
+    CaptureRunner(topic.client, topic.name, approval=approved).run(once=True)
+
+    topic.define(url, tables=["orders", "ghost"])
+    ghost = replace(table_of("ghost", id=Scalar.BIGINT), name="main.ghost", topic=victim)
+    half_loaded = load_note(topic.name, ghost.name, load_to_json(TableLoad.begun([2])))
+    send(topic, writes.format(name=topic.name), [schema_note(topic.name, ghost), half_loaded])
+    CaptureRunner(topic.client, topic.name, approval=approved).run(once=True)
+    assert values_in(topic, victim) == [b"100", b"7"]
+
+
+def send(topic: Topic, name: str, notes: Sequence[Note]) -> None:
+    producer = Producer(topic.client)
+    for key, value in notes:
+        producer.produce(name, value, key)
+    assert producer.flush(WITHIN_S) == 0
+
+
+def values_in(topic: Topic, name: str) -> list[bytes | None]:
+    settings = {"group.id": "who looks", "enable.partition.eof": True}
+    with contextlib.closing(Consumer(topic.client | settings)) as consumer:
+        consumer.assign([TopicPartition(name, 0, 0)])
+        found = []
+        while (message := consumer.poll(WITHIN_S)) is not None and not message.error():
+            found.append(message.value())
+        return found
 
 
 def test_a_definition_that_changes_while_the_capture_runs_ends_it(

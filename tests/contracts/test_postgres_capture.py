@@ -938,6 +938,17 @@ def test_what_is_missing_is_found_and_the_statements_mend_it(database: CapturedP
         source.drop()
 
 
+def test_a_table_that_the_server_would_freeze_is_not_added(database: CapturedPostgres) -> None:
+    """Once published, a table without a replica identity takes no updates from its application."""
+    database.execute(ITEMS, "CREATE TABLE keyless (x INTEGER)", "INSERT INTO keyless VALUES (1)")
+    with closing(database.source("items")) as source:
+        source.prepare()
+        with pytest.raises(CannotCapture, match=r"cannot take keyless: .* no replica identity"):
+            source.add_tables(["keyless"])
+        database.execute("UPDATE keyless SET x = 2")
+        source.drop()
+
+
 def test_a_server_without_a_logical_log_says_how_to_have_one() -> None:
     with postgres_server() as server, closing(CapturedPostgres(server)) as database:
         database.execute(ITEMS)

@@ -6,7 +6,7 @@ with what its own operator approved, in the code of an application, or by `mills
 and `approve` (`approved_captures.py` keeps it in a file of this machine).
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -21,7 +21,7 @@ class NotApproved(Rejected):
         why = (
             f"in the topic _captures differs from what was approved here: {'; '.join(differing)}"
             if differing
-            else f"was not approved here; its URL in the topic _captures is {shown(url)}"
+            else f"was not approved here; its URL in the topic _captures is {shown(shown_url(url))}"
         )
         super().__init__(
             f"the capture {capture} {why}. Nothing was opened. If that is what you want: "
@@ -75,14 +75,15 @@ def require_approved(definition: CaptureDefinition, approval: Approval | None) -
     return approval
 
 
-def _differing(approved: Mapping[str, Any], found: Mapping[str, Any]) -> list[str]:
-    return [
-        f"{name} was {shown(approved[name])} and is {shown(found[name])}"
-        for name in approved
-        if approved[name] != found[name]
-    ]
+def _differing(approved: Mapping[str, Any], found: Mapping[str, Any]) -> Iterator[str]:
+    for name in approved:
+        before, now = approved[name], found[name]
+        if before != now and name == "url":
+            yield f"url was {shown(shown_url(before))} and is {shown(shown_url(now))}"
+        elif before != now:
+            yield f"{name} was {shown(before)} and is {shown(now)}"
 
 
 def shown(value: str | None) -> str:
-    """On one line, with what a terminal would obey escaped, and without a password."""
-    return "none" if not value else ascii(shown_url(value))
+    """On one line, with what a terminal would obey escaped."""
+    return "none" if not value else ascii(value)

@@ -21,6 +21,7 @@ FILE: Final = Path("millstream") / "captures.json"
 FILE_MODE: Final = 0o600
 DIRECTORY_MODE: Final = 0o700
 OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
+ROOT: Final = 0
 
 
 class DamagedApprovals(Corrupt):
@@ -68,8 +69,7 @@ class ApprovedCaptures:
     def _read(self) -> dict[str, dict[str, Any]]:
         try:
             with self.path.open("rb") as file:
-                if os.fstat(file.fileno()).st_mode & OTHERS_WRITE:
-                    raise DamagedApprovals(path=self.path, problem="others may write it")
+                _require_ours(self.path, os.fstat(file.fileno()))
                 found = json.load(file)
         except FileNotFoundError:
             return {}
@@ -82,6 +82,14 @@ class ApprovedCaptures:
     def _write(self, kept: Mapping[str, Mapping[str, Any]]) -> None:
         replace_file(RealDisk(), self.path, json.dumps(kept, indent=2).encode() + b"\n")
         self.path.chmod(FILE_MODE)
+
+
+def _require_ours(path: Path, status: os.stat_result) -> None:
+    """What others may write, nobody approved: root may change any file anyway."""
+    if status.st_mode & OTHERS_WRITE:
+        raise DamagedApprovals(path=path, problem="others may write it")
+    if status.st_uid not in (os.geteuid(), ROOT):
+        raise DamagedApprovals(path=path, problem="it belongs to another user")
 
 
 def default_path() -> Path:

@@ -24,7 +24,7 @@ from millstream.capture.position_record import (
     load_note,
     position_note,
 )
-from millstream.capture.source import CannotCapture, Source
+from millstream.capture.source import Source, require_fit
 
 logger = logging.getLogger(__name__)
 
@@ -62,17 +62,10 @@ def begin(run: Run, status: Note) -> Position:
 
 
 def first_position(run: Run) -> Position:
-    require_fit(run.definition.name, run.source)
+    require_fit(run.definition.name, run.source.check(), cannot="begin")
     if run.records.position is not None:
         run.source.drop()
     return Position(resume=run.source.prepare(), reloads=dict(run.records.control.reloads))
-
-
-def require_fit(capture: str, source: Source) -> None:
-    findings = [finding for finding in source.check() if finding.is_fatal]
-    if findings:
-        told = "; ".join(f"{finding.what}: {finding.mend}" for finding in findings)
-        raise CannotCapture(f"{capture} cannot be captured yet. {told}")
 
 
 def forget_loads(run: Run) -> list[Note]:

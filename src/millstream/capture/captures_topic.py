@@ -109,7 +109,7 @@ class CapturesTopic:
     def _take(self, message: Message) -> None:
         error = message.error()
         if error is None:
-            self.book.apply(message.key() or b"", message.value())
+            self.book.apply(message.topic() or "", message.key() or b"", message.value())
         elif error.code() == KafkaError._PARTITION_EOF:
             self._unread.discard(message.topic() or "")
         elif not error.retriable() and error.name() not in ("_TRANSPORT", "_ALL_BROKERS_DOWN"):

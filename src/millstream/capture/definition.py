@@ -52,7 +52,8 @@ class UnreadableUrl(BadDefinition):
     def __init__(self, *, capture: str, problem: str) -> None:
         super().__init__(
             f"the URL of the capture {capture} cannot be read: {problem}. It is like "
-            "postgresql://user:${SHOP_PASSWORD}@host:5432/database; in names, / is %2F and @ is %40"
+            "postgresql://user:${SHOP_PASSWORD}@host:5432/database (in names, / is %2F and @ is "
+            f"%40), {SQLITE}shop.db or {SQLITE}/srv/shop.db"
         )
         self.capture, self.problem = capture, problem
 
@@ -182,6 +183,8 @@ def require_no_password(capture: str, url: str) -> None:
 
 def require_readable(capture: str, url: str) -> None:
     """What only looks like a URL may hide its password from us. Says nothing of what is in it."""
+    if url.partition(":")[0].lower() == "sqlite" and not url.startswith(SQLITE):
+        raise UnreadableUrl(capture=capture, problem=f"a file of SQLite begins with {SQLITE}")
     try:
         given = urlsplit(VARIABLE.sub("1", url))
     except ValueError:  # half of an IPv6 address

@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 
 from millstream.base.errors import Rejected
 from millstream.capture.change import CapturedTable
-from millstream.capture.definition import CaptureDefinition, require_readable
+from millstream.capture.definition import SQLITE, CaptureDefinition, require_readable
 from millstream.capture.source import Source
 
 Known = Iterable[CapturedTable]
@@ -82,8 +82,8 @@ def _mariadb(definition: CaptureDefinition, url: str, known: Known) -> Source:
 def _sqlite(definition: CaptureDefinition, url: str, known: Known) -> Source:
     from millstream.capture.sqlite.source import SqliteSource
 
-    path = unquote(url.partition(":")[2].removeprefix("//").partition("?")[0])
-    return SqliteSource(Path(path.removeprefix("/")), **_told(definition, "main", known))
+    path = unquote(url.removeprefix(SQLITE).partition("?")[0])
+    return SqliteSource(Path(path), **_told(definition, "main", known))
 
 
 def _told(definition: CaptureDefinition, schema: str, known: Known) -> dict[str, Any]:

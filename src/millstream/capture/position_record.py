@@ -30,6 +30,7 @@ from millstream.schemas.spark_json import schema_from_spark_json, schema_to_spar
 
 TOPIC = "_captures"
 RUN_TOPIC_PREFIX = f"{TOPIC}."
+WANTED_KINDS = ("definition", "control")  # of records in `_captures`; all others are of runs
 ALL_TABLES = "*"  # in requests to reload
 
 Note = tuple[bytes, bytes | None]  # key and value of one record
@@ -41,11 +42,11 @@ def run_topic(capture: str) -> str:
 
 
 class DamagedCaptureRecord(Corrupt):
-    def __init__(self, *, key: bytes, reason: str) -> None:
+    def __init__(self, *, topic: str, key: bytes, reason: str) -> None:
         super().__init__(
-            f"{TOPIC}: the record {key!r} is not what a capture writes ({reason}). Who wrote it?"
+            f"{topic}: the record {key!r} is not what a capture writes ({reason}). Who wrote it?"
         )
-        self.key, self.reason = key, reason
+        self.topic, self.key, self.reason = topic, key, reason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,19 +97,24 @@ def is_asked_anew(control: Control, position: Position | None) -> bool:
 
 
 class CaptureBook:
-    """The records of all captures, folded: the last one of a key counts."""
+    """The records of all captures, folded: the last one of a key counts.
+
+    Each kind counts in its own topic only. More users may write `_captures` than the topic of one
+    capture, and what they write there must not pass for what a run did.
+    """
 
     def __init__(self) -> None:
         self.captures: dict[str, CaptureRecords] = {}
 
-    def apply(self, key: bytes, value: bytes | None) -> None:
+    def apply(self, topic: str, key: bytes, value: bytes | None) -> None:
         try:
             kind, name, *rest = json.loads(key)
-            records = self.captures.setdefault(name, CaptureRecords())
-            _apply(records, name, kind, rest, value)
+            if topic == (TOPIC if kind in WANTED_KINDS else run_topic(name)):
+                records = self.captures.setdefault(name, CaptureRecords())
+                _apply(records, name, kind, rest, value)
         except (ValueError, KeyError, TypeError) as error:
             reason = f"{type(error).__name__}: {error}"
-            raise DamagedCaptureRecord(key=key, reason=reason) from None
+            raise DamagedCaptureRecord(topic=topic, key=key, reason=reason) from None
 
     def of(self, name: str) -> CaptureRecords:
         return self.captures.get(name, CaptureRecords())

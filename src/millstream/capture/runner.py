@@ -364,12 +364,17 @@ def debezium_records(definition: CaptureDefinition, source: Source) -> DebeziumR
 
 
 def gone_tables(run: Run, there: set[str]) -> list[CapturedTable]:
-    """Those of the capture that former runs knew, and that are not there now."""
+    """Those of the capture that former runs knew, and that are not there now.
+
+    Their topics are emptied, and the names of these come from a topic: so only the capture's own.
+    """
+    own = f"{run.definition.prefix}."
     return [
         table
         for name, table in run.records.tables.items()
         if name not in there
         and run.definition.has_table(name)
+        and table.topic.startswith(own)
         and run.writer.has_topic(table.topic)
     ]
 

@@ -250,7 +250,7 @@ def approval_lines(definition: "CaptureDefinition") -> list[str]:
     """What whoever approves it should have read."""
     approval = Approval.of(definition)
     told = {
-        "database": shown(approval.url),
+        "database": shown(shown_url(approval.url)),
         "looks up in this environment": ", ".join(approval.variables) or "nothing",
         "mode": approval.mode,
         "tables": shown(", ".join(definition.tables)),

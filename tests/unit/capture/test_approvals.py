@@ -1,12 +1,14 @@
 """What was approved is compared whole, kept for one log and user, and damaged by nobody unseen."""
 
 import json
+import os
 import stat
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from millstream.capture import approved_captures
 from millstream.capture.approval import Approval, NotApproved, require_approved
 from millstream.capture.approved_captures import ApprovedCaptures, DamagedApprovals, default_path
 from millstream.capture.definition import CaptureDefinition
@@ -69,6 +71,17 @@ def test_the_file_is_its_users_alone(tmp_path: Path) -> None:
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
     path.chmod(0o620)
     with pytest.raises(DamagedApprovals, match="others may write it"):
+        ApprovedCaptures(path).of("one", "shop")
+
+
+def test_a_file_of_another_user_approves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, somebody = tmp_path / "captures.json", os.geteuid() + 1
+    ApprovedCaptures(path).keep("one", "shop", APPROVED)
+    monkeypatch.setattr(approved_captures, "ROOT", somebody)
+    monkeypatch.setattr(os, "geteuid", lambda: somebody)
+    with pytest.raises(DamagedApprovals, match="it belongs to another user"):
         ApprovedCaptures(path).of("one", "shop")
 
 

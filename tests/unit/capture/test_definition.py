@@ -63,6 +63,13 @@ def test_a_url_that_may_hide_a_password_is_refused_and_not_repeated(url: str) ->
     assert "ret" not in str(refused.value)
 
 
+@pytest.mark.parametrize("url", ["sqlite:shop.db", "sqlite://shop.db", "SQLite:///shop.db"])
+def test_a_file_that_would_be_looked_for_elsewhere_is_refused(url: str) -> None:
+    """Without its three slashes it would be another file for a runner in another directory."""
+    with pytest.raises(UnreadableUrl, match="begins with sqlite:///"):
+        definition(url=url).to_json()
+
+
 @pytest.mark.parametrize("field", ["partitions", "retained_bytes_max"])
 def test_a_number_that_nothing_can_have_is_not_kept(field: str) -> None:
     with pytest.raises(BadDefinition, match=f"{field}=0: at least 1"):

@@ -1,5 +1,6 @@
 """The records of `_captures` are folded to what the last of them said."""
 
+import json
 from typing import Any
 
 import pytest
@@ -54,8 +55,13 @@ ALL: list[Note] = [
 def folded(*notes: Note) -> CaptureBook:
     book = CaptureBook()
     for key, value in notes:
-        book.apply(key, value)
+        book.apply(its_topic(key), key, value)
     return book
+
+
+def its_topic(key: bytes) -> str:
+    kind, name, *_ = json.loads(key)
+    return "_captures" if kind in ("definition", "control") else f"_captures.{name}"
 
 
 def test_everything_that_is_kept_is_read_again() -> None:
@@ -96,7 +102,7 @@ def test_nothing_is_left_of_a_capture_that_was_forgotten() -> None:
     book = folded(*ALL)
     for key, value in [*forgetting_notes("shop", book.of("shop")), *unwanted_notes("shop")]:
         assert value is None
-        book.apply(key, value)
+        book.apply(its_topic(key), key, value)
     found = book.of("shop")
     assert (found.definition, found.position, found.schemas, found.loads, found.status) == (
         None,
@@ -113,13 +119,27 @@ def test_a_kind_of_a_newer_version_is_passed_over() -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "value"),
-    [(b"x", b"{}"), (b'["position","shop"]', b"{}"), (b'["definition","shop"]', b"no JSON")],
+    ("topic", "key", "value"),
+    [
+        ("_captures", b"x", b"{}"),
+        ("_captures.shop", b'["position","shop"]', b"{}"),
+        ("_captures", b'["definition","shop"]', b"no JSON"),
+    ],
 )
-def test_a_damaged_record_is_named(key: bytes, value: bytes) -> None:
+def test_a_damaged_record_is_named(topic: str, key: bytes, value: bytes) -> None:
     with pytest.raises(DamagedCaptureRecord) as found:
-        CaptureBook().apply(key, value)
+        CaptureBook().apply(topic, key, value)
     assert found.value.key == key
+    assert str(found.value).startswith(f"{topic}: ")
+
+
+@pytest.mark.parametrize("note", ALL, ids=lambda note: json.loads(note[0])[0])
+def test_a_record_counts_in_the_topic_of_its_kind_only(note: Note) -> None:
+    """What a run did is said by the run alone, and what is wanted not by the run."""
+    for topic in {"_captures", "_captures.shop", "_captures.other"} - {its_topic(note[0])}:
+        book = CaptureBook()
+        book.apply(topic, *note)
+        assert book.captures == {}
 
 
 def test_a_request_to_reload_all_is_taken_up_once() -> None:
@@ -134,7 +154,7 @@ def test_a_definition_is_of_the_capture_that_its_key_names() -> None:
     """Its name is in slots and topics: those of another capture are not to be had by it."""
     shop = CaptureDefinition(name="shop", url="postgresql://db/shop", tables=("orders",))
     (_, value), book = definition_note(shop), CaptureBook()
-    book.apply(b'["definition","other"]', value)
+    book.apply("_captures", b'["definition","other"]', value)
     found = book.of("other").definition
     assert found is not None
     assert (found.name, found.prefix) == ("other", "other")

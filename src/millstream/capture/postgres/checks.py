@@ -50,8 +50,13 @@ def findings(catalogue: Catalogue, slot: Slot, tables: Sequence[str]) -> list[Fi
     return [
         *_of_server(catalogue.ask(_SERVER)[0], has_slot=has_slot),
         *_of_login(login, has_publication=has_publication, server=catalogue.server_version),
-        *_of_tables(catalogue, tables, login, has_publication=has_publication),
+        *_of_tables(catalogue, tables, login),
     ]
+
+
+def findings_of(catalogue: Catalogue, tables: Sequence[str]) -> list[Finding]:
+    """Of these tables alone: others may be gone, and the server is known to be fit."""
+    return [*_of_tables(catalogue, tables, catalogue.ask(_LOGIN)[0])]
 
 
 def _of_server(row: Sequence[Any], *, has_slot: bool) -> Iterator[Finding]:
@@ -114,7 +119,7 @@ def _of_login(row: Sequence[Any], *, has_publication: bool, server: int) -> Iter
 
 
 def _of_tables(
-    catalogue: Catalogue, names: Sequence[str], login: Sequence[Any], *, has_publication: bool
+    catalogue: Catalogue, names: Sequence[str], login: Sequence[Any]
 ) -> Iterator[Finding]:
     found = {(facts.schema, facts.name): facts for facts in catalogue.tables(names)}
     for name in names:

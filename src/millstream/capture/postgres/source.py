@@ -31,7 +31,7 @@ from millstream.capture.postgres.relations import StreamedTables, TableReader, T
 from millstream.capture.postgres.row_deletion import delete_rows
 from millstream.capture.postgres.slot import Slot, SlotState
 from millstream.capture.postgres.transactions import Transactions
-from millstream.capture.source import CannotCapture, Finding, Lag
+from millstream.capture.source import Finding, Lag, require_fit
 from millstream.capture.table_versions import TableVersions
 
 # A run that was killed may hold the slot until the server notices.
@@ -85,12 +85,7 @@ class PostgresSource:
             return checks.findings(self._catalogue, self._slot, self._names)
 
     def prepare(self) -> str:
-        fatal = [found for found in self.check() if found.is_fatal]
-        if fatal:
-            raise CannotCapture(
-                f"the capture {self._capture} cannot begin: "
-                + "; ".join(f"{found.what} ({found.mend})" for found in fatal)
-            )
+        require_fit(self._capture, self.check(), cannot="begin")
         with translated(self._capture):
             return lsn_to_text(self._slot.make(self._facts()))
 
@@ -107,8 +102,11 @@ class PostgresSource:
                 self._connection.confirm(lsn_from_text(position))
 
     def add_tables(self, names: Sequence[str]) -> None:
-        self._names += [name for name in names if name not in self._names]
+        """Not one whose updates the server would refuse once it is published."""
         with translated(self._capture):
+            unfit = checks.findings_of(self._catalogue, names)
+            require_fit(self._capture, unfit, cannot=f"take {', '.join(names)}")
+            self._names += [name for name in names if name not in self._names]
             self._slot.add_tables(self._facts())
 
     def lag(self, position: str) -> Lag:

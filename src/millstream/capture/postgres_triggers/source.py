@@ -18,7 +18,7 @@ from millstream.capture.postgres_triggers.change_log import ChangeLog, Mark, Sto
 from millstream.capture.postgres_triggers.checks import findings
 from millstream.capture.postgres_triggers.loading import TriggerLoader
 from millstream.capture.postgres_triggers.position import Position
-from millstream.capture.source import CannotCapture, Finding, Lag, SourceLost
+from millstream.capture.source import Finding, Lag, SourceLost, require_fit
 from millstream.capture.table_versions import TableVersions
 
 QUIET_SECONDS: Final = 1.0
@@ -86,12 +86,7 @@ class PostgresTriggerSource:
             return findings(self._catalogue, self._capture, self._names)
 
     def prepare(self) -> str:
-        fatal = [found for found in self.check() if found.is_fatal]
-        if fatal:
-            raise CannotCapture(
-                f"the capture {self._capture} cannot begin: "
-                + "; ".join(f"{found.what} ({found.mend})" for found in fatal)
-            )
+        require_fit(self._capture, self.check(), cannot="begin")
         with translated(self._capture):
             self._log.create(self._facts())
             marks = self._log.marks()
@@ -118,6 +113,8 @@ class PostgresTriggerSource:
     def add_tables(self, names: Sequence[str]) -> None:
         added = [name for name in names if name not in self._names]
         with translated(self._capture):
+            unfit = findings(self._catalogue, self._capture, added)
+            require_fit(self._capture, unfit, cannot=f"take {', '.join(added)}")
             self._beside.add(self._catalogue.tables(added))
         self._names += added
 

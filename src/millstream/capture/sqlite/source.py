@@ -14,7 +14,7 @@ from itertools import chain, islice
 from pathlib import Path
 
 from millstream.capture.change import CapturedTable, Change, Quiet, Transaction
-from millstream.capture.source import CannotCapture, Finding, Lag, SourceLost
+from millstream.capture.source import Finding, Lag, SourceLost, require_fit
 from millstream.capture.sqlite.catalogue import read_shape, schema_version
 from millstream.capture.sqlite.change_decoding import ChangeDecoder
 from millstream.capture.sqlite.change_table import ChangeTable, Mark
@@ -80,9 +80,7 @@ class SqliteSource:
             return findings(self._db, self._tables)
 
     def prepare(self) -> str:
-        fatal = [found for found in self.check() if found.is_fatal]
-        if fatal:
-            raise CannotCapture("; ".join(f"{found.what}: {found.mend}" for found in fatal))
+        require_fit(self._names.capture, self.check(), cannot="begin")
         with translated(self._path, self._names.capture), transaction(self._db, writing=True):
             self._changes.create()
             self._changes.renew_triggers(self._tables)
@@ -201,9 +199,8 @@ class SqliteSource:
     def add_tables(self, names: Sequence[str]) -> None:
         added = [_bare(table) for table in names if _bare(table) not in self._tables]
         with translated(self._path, self._names.capture):
-            fatal = [found for found in findings(self._db, added) if found.is_fatal]
-            if fatal:
-                raise CannotCapture("; ".join(f"{found.what}: {found.mend}" for found in fatal))
+            unfit = findings(self._db, added)
+            require_fit(self._names.capture, unfit, cannot=f"take {', '.join(added)}")
             with transaction(self._db, writing=True):
                 self._changes.mark(reloads=self._changes.renew_triggers(self._tables))
                 self._changes.renew_triggers(added)
