@@ -26,23 +26,19 @@ BROKERS_DEFAULT = -1
 BOOTSTRAP = "bootstrap.servers"
 
 
-# How long a row waits for its confirmation, unless the caller says so: as long as its client tries.
+# How long a call waits unless it says so: as long as its client tries to send a row.
 PUBLISH_SECONDS_MAX = 60.0
 
 
 class Deadline:
-    """Of one call: `at` by the monotonic clock, None where the client itself gives up in time."""
+    """Of one call, from looking up its topic to the last confirmation."""
 
     def __init__(self, timeout: float = PUBLISH_SECONDS_MAX) -> None:
-        self.timeout, self._at = timeout, time.monotonic() + timeout
+        self.timeout, self.at = timeout, time.monotonic() + timeout  # by the monotonic clock
 
     @property
-    def at(self) -> float | None:
-        return self._at if self.timeout < PUBLISH_SECONDS_MAX else None
-
-    @property
-    def left(self) -> float | None:
-        return None if self.at is None else max(0.0, self.at - time.monotonic())
+    def left(self) -> float:
+        return max(0.0, self.at - time.monotonic())
 
 
 class PublishFailed(Retryable):

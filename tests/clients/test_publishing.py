@@ -19,6 +19,7 @@ from millstream.base.declared import DeclaredTable, DeclaredTopic
 from millstream.base.record import Record
 from millstream.declarations import declared_topic
 from millstream.publishing import (
+    Deadline,
     NotARawValue,
     Publisher,
     PublishFailed,
@@ -191,6 +192,14 @@ def test_a_publish_waits_no_longer_than_it_may_and_says_what_may_have_become_of_
         one.startswith("app.publish: no broker at") and "rows wait up to 8 s" in one
         for one in warned
     )
+
+
+@pytest.mark.parametrize("timeout", [0.2, 60.0, 3600.0])
+def test_every_publish_has_an_end_from_its_beginning_on(timeout: float) -> None:
+    """The default of 60 s too: looking up a topic and its schema has patience of its own."""
+    until = Deadline(timeout)
+    assert 0 < until.left <= timeout
+    assert until.at <= time.monotonic() + timeout
 
 
 def test_no_error_of_publishing_speaks_of_queues_or_jobs() -> None:
