@@ -337,13 +337,14 @@ class BrokerSettings:
     connections_max: int = setting(
         4_000,
         count(at_least=1, at_most=1_000_000),
-        "Connections at one time; one more is closed at once. Each needs a file descriptor.",
+        "Connections at one time; one more is closed at once. Each needs a file descriptor: there "
+        "are at most as many as half of them, less 64.",
     )
     connections_per_address_max: int = setting(
         0,
         count(at_least=0, at_most=1_000_000),
-        "The same for the connections of one client address, this machine's own among them. 0: a "
-        "quarter of connections_max.",
+        "The same for the connections of one client address (IPv6: of one network of 64 bits), "
+        "this machine's own among them. 0: a quarter of connections_max.",
     )
     first_request_ms_max: int = setting(
         30 * SECOND_MS,

@@ -67,6 +67,22 @@ def test_one_address_takes_a_quarter_of_the_connections_and_others_get_in(tmp_pa
         assert_no_traceback(broker.diagnostics)
 
 
+def test_one_address_does_not_take_all_descriptors_where_there_are_few(tmp_path: Path) -> None:
+    """With the default settings, whose quarter is more than this broker can open."""
+    with (
+        BrokerProcess(tmp_path / "data", descriptors_max=256) as broker,
+        closing(hog(broker, 80)) as hogs,
+    ):
+        assert 0 < len(kept_open(hogs)) <= 256 // 8
+        host, port = broker.bootstrap.rsplit(":", 1)
+        with RawClient(broker.bootstrap) as client:
+            client.socket.close()
+            client.socket = socket.create_connection((host, int(port)), 10, ("127.0.0.2", 0))
+            assert client.metadata("orders").cluster_id
+        assert "not connections_max=4000" in broker.diagnostics
+        assert_no_traceback(broker.diagnostics)
+
+
 def test_a_thousand_local_clients_are_served_by_default_and_not_one_more(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path / "data") as broker, closing([]) as clients:
         for _ in range(LOCAL_CLIENTS):

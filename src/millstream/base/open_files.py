@@ -21,6 +21,9 @@ from millstream.base.errors import MillstreamError
 NO_DESCRIPTOR_ERRNOS = frozenset({errno.EMFILE, errno.ENFILE})
 # The rest of the process's descriptors is for connections, and for what is opened for a moment.
 SHARE_OF_DESCRIPTORS = 2
+# Of that rest, for what is opened for a moment; connections are never so few that nobody gets in.
+KEPT_DESCRIPTORS = 64
+CONNECTIONS_MIN = 16
 # Where the system names no limit.
 OPEN_FILES_MAX = 1 << 19
 # At a full table this part of it is closed in one go: looking through it costs as much for one.
@@ -35,6 +38,14 @@ def open_files_possible() -> int:
     if soft == resource.RLIM_INFINITY:
         return OPEN_FILES_MAX
     return max(1, min(soft // SHARE_OF_DESCRIPTORS, OPEN_FILES_MAX))
+
+
+def connections_possible() -> int:
+    """How many clients may be connected beside those files."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        return OPEN_FILES_MAX
+    return max(CONNECTIONS_MIN, soft - open_files_possible() - KEPT_DESCRIPTORS)
 
 
 class Descriptor:

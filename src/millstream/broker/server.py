@@ -12,6 +12,7 @@ import millstream.broker.apis  # noqa: F401 - fills the table of handlers
 from millstream.base.clock import Clock
 from millstream.base.disk import Disk, DiskFull
 from millstream.base.errors import MillstreamError
+from millstream.base.open_files import connections_possible
 from millstream.broker.access.acceptor import Acceptor
 from millstream.broker.access.access_control import AccessControl
 from millstream.broker.access.admission import Admission
@@ -147,11 +148,7 @@ def open_node(
         metadata=metadata,
         access=access,
         complaints=complaints,
-        admission=Admission(
-            connections_max=config.connections_max,
-            per_address_max=config.connections_per_address_max,
-            must_log_in=bool(config.sasl_mechanisms),
-        ),
+        admission=_admission(config),
         logins=Logins(
             metadata,
             mechanisms=config.sasl_mechanisms,
@@ -170,6 +167,25 @@ def open_node(
         read_threads=read_threads,
         now_ms=now_ms,
         api_versions=offered_versions,
+    )
+
+
+def _admission(config: BrokerConfig) -> Admission:
+    """As many clients as the settings allow, and as this process has descriptors for."""
+    total = min(config.connections_max, connections_possible())
+    if total < config.connections_max:
+        logger.warning(
+            "%d connections at most, not connections_max=%d: this process may open too few files "
+            "(raise its limit: ulimit -n)",
+            total,
+            config.connections_max,
+        )
+    return Admission(
+        connections_max=total,
+        per_address_max=max(
+            1, config.connections_per_address_max * total // config.connections_max
+        ),
+        must_log_in=bool(config.sasl_mechanisms),
     )
 
 

@@ -9,10 +9,9 @@ asks; there are always fewer admitted requests (`requests_max`) than places.
 """
 
 from collections.abc import Callable
-from ipaddress import IPv6Address, ip_address
 
-# One host of IPv6 has as many addresses as it wants, of one network of 64 bits.
-IPV6_HOST_BITS = 64
+from millstream.base.client_address import address_key
+
 # Where the protocol leaves it for the guard: in the `state` of a request's scope.
 PLACE = "millstream_place"
 
@@ -105,16 +104,3 @@ class Connections:
         self._number_of[place.address] -= 1
         if not self._number_of[place.address]:
             del self._number_of[place.address]
-
-
-def address_key(host: str) -> str:
-    """What counts as one address: of IPv6 the network, and an address of IPv4 as that."""
-    try:
-        found = ip_address(host.partition("%")[0])
-    except ValueError:
-        return host
-    if not isinstance(found, IPv6Address):
-        return host
-    if found.ipv4_mapped is not None:
-        return str(found.ipv4_mapped)
-    return f"{int(found) >> IPV6_HOST_BITS:x}"

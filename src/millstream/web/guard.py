@@ -21,9 +21,10 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from millstream.base.client_address import address_key
 from millstream.base.clock import Clock, system_clock
 from millstream.web.bodies import CLOSE, body_within
-from millstream.web.connections import PLACE, address_key
+from millstream.web.connections import PLACE
 from millstream.web.console.sessions import COOKIE_PATH, is_session, session_in
 from millstream.web.limits import (
     OPEN_BODY_BYTES_MAX,

@@ -3,6 +3,7 @@
 import errno
 import os
 import random
+import resource
 import subprocess
 import sys
 import threading
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from millstream.base.disk import DiskFailed, DiskFile, FileGone, RealDisk
+from millstream.base.open_files import CONNECTIONS_MIN, connections_possible
 
 LIMIT = 4
 COUNT = 25
@@ -210,3 +212,14 @@ def test_files_are_closed_where_others_have_taken_all_descriptors(tmp_path: Path
     command = [sys.executable, "-c", TAKEN_BY_OTHERS, str(tmp_path)]
     run = subprocess.run(command, capture_output=True, text=True, check=False)
     assert run.stdout == "served\n", run.stderr
+
+
+@pytest.mark.parametrize(
+    ("limit", "connections"),
+    [(1_048_576, 524_224), (1_024, 448), (256, 64), (64, CONNECTIONS_MIN)],
+)
+def test_connections_are_bounded_by_the_descriptors_that_files_leave(
+    limit: int, connections: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (limit, limit))
+    assert connections_possible() == connections

@@ -31,6 +31,16 @@ def test_one_address_too_often_does_not_keep_out_another() -> None:
     admission.enter("a")
 
 
+def test_a_host_of_ipv6_is_one_address_whichever_it_takes_of_its_network() -> None:
+    admission = Admission(connections_max=10, per_address_max=2)
+    place, _ = admission.enter("2001:db8::1"), admission.enter("2001:db8::2")
+    with pytest.raises(NoRoom, match="connections_per_address_max"):
+        admission.enter("2001:db8::3")
+    admission.enter("2001:db8:0:1::1")
+    place.leave()
+    admission.enter("2001:db8::3")
+
+
 def test_a_place_is_given_back_once() -> None:
     admission = Admission(connections_max=2, per_address_max=1)
     place = admission.enter("a")

@@ -1,4 +1,4 @@
-from millstream.web.connections import Connections, Place, address_key
+from millstream.web.connections import Connections, Place
 from millstream.web.limits import CONNECTIONS_MIN, FILES_KEPT_MIN, connections_for
 
 
@@ -57,12 +57,6 @@ def test_a_place_that_is_left_is_free_once() -> None:
     place.rest()  # an answer that ends after its connection was lost
     assert len(connections) == 0
     assert connections.enter("a") is not None
-
-
-def test_a_network_of_ipv6_counts_as_one_address() -> None:
-    assert address_key("2001:db8::1") == address_key("2001:db8::ffff:1%eth0")
-    assert address_key("2001:db8::1") != address_key("2001:db8:0:1::1")
-    assert address_key("::ffff:10.0.0.1") == address_key("10.0.0.1") == "10.0.0.1"
 
 
 def test_connections_leave_files_to_the_application() -> None:

@@ -1,12 +1,14 @@
 """How many connections there may be, in all and from one address; the next one is turned away.
 
 Counted from the moment that a client is there, so that a TLS handshake that never ends counts too.
+A network of IPv6 (64 bits) counts as one address, since one host has all of it.
 Where logins are required, those who have not logged in yet are strangers: they hold half of the
 places at most, and those of one address a quarter, so that others can still come in and log in.
 """
 
 from collections import Counter
 
+from millstream.base.client_address import address_key
 from millstream.base.errors import Retryable
 
 
@@ -51,8 +53,9 @@ class Admission:
         self._strangers: Counter[str] = Counter()
         self.refused = 0
 
-    def enter(self, address: str) -> Place:
+    def enter(self, host: str) -> Place:
         """A place, or NoRoom."""
+        address = address_key(host)
         try:
             self._check_room(address)
             if self._must_log_in:

@@ -11,12 +11,15 @@ Two things are counted, failures of one user from one address, and failures from
                at once if it has been right there before. One that tries a thousand users is
                slowed by the pairs: 2 guesses a minute and user.
 
+All of a network of IPv6 (64 bits) is one address: a single host may have any of them.
+
 Nobody can lock out a user who is elsewhere. Says how long to wait; the shell waits, then checks,
 then says how it went, or that the client did not stay.
 """
 
 from dataclasses import dataclass
 
+from millstream.base.client_address import address_key
 from millstream.base.errors import Retryable
 
 PAIR_FAILURES_FREE = 2  # typing errors
@@ -64,10 +67,10 @@ class LoginAttempts:
     def take_turn(self, address: str, user: str, *, now_ms: int) -> int:
         """How long to wait before this attempt is checked; call it once for each attempt."""
         pair_wait_ms = self._take_turn_of_pair(address, user, now_ms)
-        return max(pair_wait_ms, self._address_wait_ms(address, user, now_ms))
+        return max(pair_wait_ms, self._address_wait_ms(address_key(address), user, now_ms))
 
     def _take_turn_of_pair(self, address: str, user: str, now_ms: int) -> int:
-        record = self._fresh((address, user), now_ms)
+        record = self._fresh((address_key(address), user), now_ms)
         if record is None:
             return 0
         turn_ms = max(now_ms, record.next_turn_ms)
@@ -85,7 +88,7 @@ class LoginAttempts:
 
     def gave_up(self, address: str, user: str) -> None:
         """Its client has gone before it was checked, and has learnt nothing."""
-        record = self._records.get((address, user))
+        record = self._records.get((address_key(address), user))
         if record is None:
             return
         record.waiting = max(record.waiting - 1, 0)
@@ -93,8 +96,9 @@ class LoginAttempts:
             record.next_turn_ms = record.seen_ms + _pair_interval_ms(record)
 
     def failed(self, address: str, user: str, *, now_ms: int) -> None:
-        self._note_failure((address, None), now_ms)
-        record = self._note_failure((address, user), now_ms)
+        whose = address_key(address)
+        self._note_failure((whose, None), now_ms)
+        record = self._note_failure((whose, user), now_ms)
         record.waiting = max(record.waiting - 1, 0)
         record.next_turn_ms = max(record.next_turn_ms, now_ms + _pair_interval_ms(record))
         while len(self._records) > SUSPECTS_MAX:
@@ -110,9 +114,10 @@ class LoginAttempts:
 
     def succeeded(self, address: str, user: str) -> None:
         """Whoever knows the password is not guessing it. The address stays suspect."""
-        self._records.pop((address, user), None)
-        self._proven.pop((address, user), None)
-        self._proven[address, user] = None
+        pair = (address_key(address), user)
+        self._records.pop(pair, None)
+        self._proven.pop(pair, None)
+        self._proven[pair] = None
         if len(self._proven) > PROVEN_MAX:
             del self._proven[next(iter(self._proven))]
 

@@ -46,6 +46,14 @@ def test_the_wait_doubles_up_to_its_limit() -> None:
     assert waits[-1] == WAIT_MS_MAX
 
 
+def test_a_host_of_ipv6_guesses_no_faster_from_many_of_its_addresses() -> None:
+    attempts = LoginAttempts()
+    for number in range(PAIR_FAILURES_FREE + 1):
+        attempts.failed(f"2001:db8::{number}", "ada", now_ms=NOW_MS)
+    assert attempts.take_turn("2001:db8::ffff", "ada", now_ms=NOW_MS) == WAIT_MS_FIRST
+    assert attempts.take_turn("2001:db8:0:1::1", "ada", now_ms=NOW_MS) == 0
+
+
 def test_the_wait_is_over_when_it_is_over() -> None:
     attempts = failed(PAIR_FAILURES_FREE + 1)
     assert attempts.take_turn(HOME, "ada", now_ms=NOW_MS + WAIT_MS_FIRST) == 0
