@@ -15,16 +15,15 @@ from millstream.eventsourcing.key_book import Subject
 from millstream.eventsourcing.query import Query
 from millstream.eventsourcing.sealing import (
     NONCE_BYTES,
-    PADDED_BYTES_MIN,
     PLACE_BYTES,
     TAG_BYTES,
+    padded_bytes,
     tag_of,
 )
 from millstream.eventsourcing.stored_event import KEYED_PRINT, StoredEvent
 
 SEALED: Final = re.compile(rb"sealed:1:[A-Za-z0-9_-]{22}\.[0-9]+:([A-Za-z0-9_-]+)")
-# Of place, nonce, padded value and tag, in base64.
-PADDED_LENGTH_MIN: Final = (PLACE_BYTES + NONCE_BYTES + PADDED_BYTES_MIN + TAG_BYTES) * 4 // 3
+AROUND_BYTES: Final = PLACE_BYTES + NONCE_BYTES + TAG_BYTES  # of each sealed value
 
 
 class Events(Protocol):
@@ -124,7 +123,13 @@ def is_guessable(stored: StoredEvent) -> bool:
     print = "" if stored.command is None else stored.command.print
     if print and not print.startswith(KEYED_PRINT):
         return True
-    return any(len(found[1]) < PADDED_LENGTH_MIN for found in SEALED.finditer(bytes(stored.data)))
+    return not all(_is_padded(found[1]) for found in SEALED.finditer(bytes(stored.data)))
+
+
+def _is_padded(base64: bytes) -> bool:
+    """By its length: a value of a former version has that of a padded one by chance only."""
+    size = len(base64) * 3 // 4 - AROUND_BYTES
+    return padded_bytes(size) == size
 
 
 def places(events: Events | None, *, keys_topic: str, is_forgotten: bool) -> tuple[str, ...]:

@@ -33,6 +33,7 @@ from millstream.base.errors import Corrupt, Rejected
 from millstream.eventsourcing.key_book import SubjectForgotten
 from millstream.eventsourcing.personal import (
     FORGOTTEN,
+    BadSubject,
     Forgotten,
     PersonalField,
     is_about_somebody,
@@ -242,8 +243,8 @@ def _key_for(
         return None
     try:
         return keys.key_for(subject_in(field, data, stream))
-    except SubjectForgotten:
-        return None
+    except (SubjectForgotten, BadSubject):
+        return None  # no value, of nobody for whom there can be a key
 
 
 def check_plain(data: Mapping[str, Any]) -> None:

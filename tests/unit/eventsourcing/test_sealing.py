@@ -78,6 +78,7 @@ def test_that_there_is_no_value_is_sealed_as_a_value_is(keys: PlainKeys) -> None
 
 def test_nothing_is_sealed_where_there_is_nothing_and_nobody(keys: PlainKeys) -> None:
     assert sealed(keys, friend=None, friend_email=None)["friend_email"] is None
+    assert sealed(keys, friend="", friend_email=None)["friend_email"] is None
     keys.forget("ada")
     assert sealed(keys, email=None)["email"] is None  # nothing else could be stored for her
 
