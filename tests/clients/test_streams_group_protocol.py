@@ -100,6 +100,18 @@ def test_a_request_that_is_not_well_formed_is_refused(
             Subtopology(subtopology_id="0", source_topics=["no topic"]),
             ErrorCode.STREAMS_INVALID_TOPOLOGY,
         ),
+        (  # nobody writes its repartition topic
+            Subtopology(subtopology_id="0", repartition_source_topics=[TopicInfo(name="by-word")]),
+            ErrorCode.STREAMS_INVALID_TOPOLOGY,
+        ),
+        (  # only its own reader does
+            Subtopology(
+                subtopology_id="0",
+                repartition_source_topics=[TopicInfo(name="round")],
+                repartition_sink_topics=["round"],
+            ),
+            ErrorCode.STREAMS_INVALID_TOPOLOGY,
+        ),
     ],
 )
 def test_a_topology_that_cannot_be_is_refused(

@@ -109,23 +109,40 @@ def _fixed(topology: Topology) -> dict[str, int]:
     return {one.name: one.partitions for one in _repartition_topics(topology) if one.partitions > 0}
 
 
+def unsized_topics(topology: Topology) -> frozenset[str]:
+    """Repartition topics whose number of partitions can never be known, whatever topics exist."""
+    internal = {topic.name for topic in _repartition_topics(topology)}
+    return _follow_flow(topology, dict.fromkeys(topology.source_topics - internal, 1)).unknown
+
+
 def _repartition_counts(topology: Topology, counts: Mapping[str, int]) -> dict[str, int]:
-    """From the sources on, subtopology after subtopology, until all of them are known."""
+    sizes = _follow_flow(topology, counts)
+    if sizes.unknown:  # stored by an older version: a join that brings such a topology is refused
+        detail = (
+            f"the number of partitions of repartition topics {shown(sizes.unknown)} cannot be "
+            "told: nothing that is known writes into them"
+        )
+        raise Unfit(code=StatusCode.INCORRECTLY_PARTITIONED_TOPICS, detail=detail)
+    return sizes.known
+
+
+@dataclass(frozen=True, slots=True)
+class _RepartitionSizes:
+    known: dict[str, int]
+    unknown: frozenset[str]
+
+
+def _follow_flow(topology: Topology, counts: Mapping[str, int]) -> _RepartitionSizes:
+    """From the sources on, subtopology after subtopology, until no further topic gets known."""
     known = _fixed(topology)
     unknown = {topic.name for topic in _repartition_topics(topology)} - known.keys()
     flow = _Flow(topology)
     found = {**counts, **known}
-    while unknown:
+    while unknown and found:
         found = {name: count for name, count in flow.follow(found).items() if name in unknown}
-        if not found:
-            detail = (
-                f"the number of partitions of repartition topics {shown(unknown)} cannot be told: "
-                "nothing that is known writes into them"
-            )
-            raise Unfit(code=StatusCode.INCORRECTLY_PARTITIONED_TOPICS, detail=detail)
         known |= found
         unknown -= found.keys()
-    return known
+    return _RepartitionSizes(known, frozenset(unknown))
 
 
 class _Flow:

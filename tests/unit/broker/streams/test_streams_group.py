@@ -148,6 +148,7 @@ def test_a_join_that_does_not_say_enough_is_refused(
         replace(SPLIT, copartition_groups=(CopartitionGroup(source_topics=(1,)),)),
         replace(COUNT, id="0"),
         replace(SPLIT, id="2", changelog_topics=(InternalTopic(name="x", partitions=3),)),
+        replace(COUNT, repartition_source_topics=(InternalTopic(name="nobody-writes-it"),)),
     ],
 )
 def test_a_topology_that_makes_no_sense_is_refused(
