@@ -6,6 +6,10 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from millstream.broker.wire import ErrorCode
+from millstream.broker.wire.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
 from millstream.broker.wire.messages.streams_group_heartbeat import (
     CopartitionGroup,
     StreamsGroupHeartbeatResponse,
@@ -150,6 +154,24 @@ def test_epochs_members_and_tasks_that_are_not_known_are_refused(
             ErrorCode.INVALID_REQUEST,
         ]
         leave_streams(client, application, "thread")
+
+
+def test_a_consumer_does_not_get_a_streams_group_not_even_an_empty_one(
+    bootstrap: str, application: str, source: str
+) -> None:
+    consumer = ConsumerGroupHeartbeatRequest(
+        group_id=application,
+        member_id="eve",
+        rebalance_timeout_ms=60_000,
+        subscribed_topic_names=[source],
+        topic_partitions=[],
+    )
+    with RawClient(bootstrap) as client:
+        join_streams(client, application, source)
+        full = client.call(consumer, ConsumerGroupHeartbeatResponse, 1)
+        leave_streams(client, application, "thread")
+        empty = client.call(consumer, ConsumerGroupHeartbeatResponse, 1)
+    assert [full.error_code, empty.error_code] == [ErrorCode.GROUP_ID_NOT_FOUND] * 2
 
 
 def test_a_task_moves_when_its_owner_has_let_go(

@@ -263,27 +263,33 @@ def test_a_classic_group_without_members_goes_on_as_a_streams_group_with_its_off
     assert len(group_of(served).book) == 1
 
 
-@pytest.mark.parametrize("joins_as", ["classic", "consumer"])
-def test_a_streams_group_without_members_is_a_name_for_others(
-    served: ServedNode, orders: Topic, joins_as: str
+def test_a_streams_group_without_members_is_a_name_for_a_classic_group(
+    served: ServedNode, orders: Topic
 ) -> None:
     start(served)
     beat(served, "ada", -1)
-    if joins_as == "classic":
-        join_alone(served, group=APP)
-    else:
-        consumer = ConsumerGroupHeartbeatRequest(
-            group_id=APP,
-            member_id="eve",
-            rebalance_timeout_ms=1_000,
-            subscribed_topic_names=["orders"],
-            topic_partitions=[],
-        )
-        assert served.ask(consumer).error_code == ErrorCode.NONE
+    join_alone(served, group=APP)
     assert listed(served) == {}
     found = served.node.groups.find(APP)
     assert found is not None
-    assert found.members.kind.value == joins_as
+    assert found.members.kind.value == "classic"
+
+
+def test_a_streams_group_without_members_keeps_its_topology_when_a_consumer_asks(
+    served: ServedNode, orders: Topic
+) -> None:
+    start(served)
+    beat(served, "ada", -1)
+    consumer = ConsumerGroupHeartbeatRequest(
+        group_id=APP,
+        member_id="eve",
+        rebalance_timeout_ms=1_000,
+        subscribed_topic_names=["orders"],
+        topic_partitions=[],
+    )
+    assert served.ask(consumer).error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    assert listed(served) == {APP: ("streams", "Empty")}
+    assert group_of(served).book.topology is not None
 
 
 def test_clients_are_told_that_there_are_streams_groups(served: ServedNode) -> None:
