@@ -10,6 +10,10 @@ from millstream.broker.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
+from millstream.broker.wire.messages.streams_group_describe import (
+    StreamsGroupDescribeRequest,
+    StreamsGroupDescribeResponse,
+)
 from millstream.broker.wire.messages.streams_group_heartbeat import (
     CopartitionGroup,
     StreamsGroupHeartbeatResponse,
@@ -238,3 +242,32 @@ def test_internal_topics_are_made_with_their_configs(
         eventually(lambda: not statuses(join(client, application, topology)), what="it is made")
         made = admin.list_topics(timeout=10).topics[f"{source}-changelog"]
         assert len(made.partitions) == 2
+
+
+def test_a_description_has_the_decided_partitions_in_the_order_of_names(
+    bootstrap: str, application: str, source: str
+) -> None:
+    counts = Subtopology(
+        subtopology_id="1",
+        repartition_source_topics=[TopicInfo(name=f"{source}-by-word")],
+        state_changelog_topics=[TopicInfo(name=f"{source}-z"), TopicInfo(name=f"{source}-a")],
+    )
+    splits = Subtopology(
+        subtopology_id="0",
+        source_topics=[source],
+        repartition_sink_topics=[f"{source}-by-word"],
+    )
+    topology = Topology(epoch=0, subtopologies=[counts, splits])
+    with RawClient(bootstrap) as client:
+        eventually(
+            lambda: not statuses(join(client, application, topology)),
+            what="its internal topics are made",
+        )
+        request = StreamsGroupDescribeRequest(group_ids=[application])
+        [group] = client.call(request, StreamsGroupDescribeResponse, 0).groups
+    shown: Any = group.topology
+    first, second = shown.subtopologies
+    assert (first.subtopology_id, second.subtopology_id) == ("0", "1")
+    internal = (*second.repartition_source_topics, *second.state_changelog_topics)
+    expected = [(f"{source}-{name}", 2) for name in ("by-word", "a", "z")]
+    assert [(one.name, one.partitions) for one in internal] == expected

@@ -378,6 +378,32 @@ def test_a_group_is_described_with_its_topology_and_members(
     assert other.error_code == ErrorCode.GROUP_ID_NOT_FOUND
 
 
+def test_a_description_has_the_decided_partitions_once_the_topology_is_ready(
+    served: ServedNode,
+) -> None:
+    topology = counting()
+    topology.subtopologies.reverse()
+    [changelog] = topology.subtopologies[0].state_changelog_topics
+    changelog.name = "z-counts"
+    topology.subtopologies[0].state_changelog_topics += [wire.TopicInfo(name="a-counts")]
+    join(served, topology=topology)  # its source is missing
+    assert described_topics(served) == {"by-key": 0, "a-counts": 0, "z-counts": 0}
+    served.create(partitions=2)
+    join(served, topology=topology)
+    found = described_topics(served)
+    assert found == {"by-key": 2, "a-counts": 2, "z-counts": 2}
+    assert [*found] == ["by-key", "a-counts", "z-counts"]
+
+
+def described_topics(served: ServedNode) -> dict[str, int]:
+    """The internal topics with their partitions, in the order of the answer."""
+    [group] = served.ask(StreamsGroupDescribeRequest(group_ids=[APP])).groups
+    first, second = group.topology.subtopologies
+    assert (first.subtopology_id, second.subtopology_id) == ("0", "1")
+    internal = (*second.repartition_source_topics, *second.state_changelog_topics)
+    return {one.name: one.partitions for one in internal}
+
+
 def test_a_group_is_listed_and_deleted_when_it_is_empty(served: ServedNode, orders: Topic) -> None:
     start(served)
     assert listed(served) == {APP: ("streams", "Stable")}

@@ -32,6 +32,7 @@ class ResolvedTopology:
     """`fault` is what keeps the application from running; then nobody gets a task."""
 
     task_counts: Mapping[str, int] = field(default_factory=dict)  # by subtopology
+    repartition_counts: Mapping[str, int] = field(default_factory=dict)  # partitions, by topic
     to_create: tuple[NewTopic, ...] = ()
     fault: Status | None = None
 
@@ -85,10 +86,12 @@ def _resolve(topology: Topology, catalog: TopicCatalog) -> ResolvedTopology:
         raise Unfit(code=StatusCode.INCORRECTLY_PARTITIONED_TOPICS, detail=detail)
     to_create = _missing(topology, repartition, tasks, catalog)
     if not to_create:
-        return ResolvedTopology(task_counts=tasks)
+        return ResolvedTopology(task_counts=tasks, repartition_counts=repartition)
     detail = f"internal topics are missing: {shown(one.name for one in to_create)}"
     fault = Status(code=StatusCode.MISSING_INTERNAL_TOPICS, detail=detail)
-    return ResolvedTopology(task_counts=tasks, to_create=to_create, fault=fault)
+    return ResolvedTopology(
+        task_counts=tasks, repartition_counts=repartition, to_create=to_create, fault=fault
+    )
 
 
 def _counts_of_sources(topology: Topology, catalog: TopicCatalog) -> dict[str, int]:
