@@ -222,7 +222,8 @@ def test_members_obey_the_configs_of_their_group(served: ServedNode, orders: Top
         ("streams.heartbeat.interval.ms", "99"),
         ("streams.num.standby.replicas", "11"),
         ("streams.initial.rebalance.delay.ms", "-1"),
-        ("streams.assignment.interval.ms", "1"),
+        ("streams.assignment.interval.ms", "-1"),
+        ("streams.assignor.offload.enable", "true"),  # not of groups, as in Kafka 4.3
     ],
 )
 def test_configs_of_streams_groups_have_bounds(served: ServedNode, name: str, value: str) -> None:
