@@ -19,6 +19,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not re-expo
 from millstream.broker.dynamic_config import READ_ONLY
 from millstream.broker.topic_config import TOPIC_CONFIGS
 from millstream.log.record_batch import Codec, read_header
+from tests.clients.share_group_steps import configure_group
 from tests.clients.steps import create_topic, eventually, numbered, produce, read, values_of
 from tests.conftest import KEEPS_OLD_RECORDS
 from tests.support.java_tools import TOOLS, ToolRun, run_class, run_tool
@@ -178,3 +179,15 @@ class TestTools:
         refused = run_class(f"{TOOLS}.ClusterTool", *asked)
         assert refused.exit_code == 1
         assert "registered" in refused.stderr + refused.stdout
+
+
+# --- groups -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["consumer", "share", "streams"])
+def test_a_group_may_say_when_its_assignments_are_made_but_not_where(
+    bootstrap: str, group: str, kind: str
+) -> None:
+    configure_group(bootstrap, group, **{f"{kind}_assignment_interval_ms": "5000"})
+    with pytest.raises(AssertionError, match="offload"):
+        configure_group(bootstrap, group, **{f"{kind}_assignor_offload_enable": "false"})

@@ -211,6 +211,11 @@ def test_a_list_setting_grows_and_shrinks_by_one_value(admin: AdminClient, topic
     eventually(lambda: policy() == {"delete", "compact"}, what="both policies")
     alter_topic_config(admin, topic, change("cleanup.policy", "delete", AlterConfigOpType.SUBTRACT))
     eventually(lambda: policy() == {"compact"}, what="compact alone")
+    subtract = change("cleanup.policy", "compact", AlterConfigOpType.SUBTRACT)
+    alter_topic_config(admin, topic, subtract)
+    eventually(lambda: policy() == {""}, what="no policy: everything stays")
+    alter_topic_config(admin, topic, change("cleanup.policy", "delete", AlterConfigOpType.APPEND))
+    eventually(lambda: policy() == {"delete"}, what="delete again")
 
 
 def test_a_bad_value_changes_nothing(admin: AdminClient, topic: str) -> None:

@@ -6,6 +6,14 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from millstream.broker.wire import ErrorCode
+from millstream.broker.wire.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+from millstream.broker.wire.messages.streams_group_describe import (
+    StreamsGroupDescribeRequest,
+    StreamsGroupDescribeResponse,
+)
 from millstream.broker.wire.messages.streams_group_heartbeat import (
     CopartitionGroup,
     StreamsGroupHeartbeatResponse,
@@ -100,6 +108,18 @@ def test_a_request_that_is_not_well_formed_is_refused(
             Subtopology(subtopology_id="0", source_topics=["no topic"]),
             ErrorCode.STREAMS_INVALID_TOPOLOGY,
         ),
+        (  # nobody writes its repartition topic
+            Subtopology(subtopology_id="0", repartition_source_topics=[TopicInfo(name="by-word")]),
+            ErrorCode.STREAMS_INVALID_TOPOLOGY,
+        ),
+        (  # only its own reader does
+            Subtopology(
+                subtopology_id="0",
+                repartition_source_topics=[TopicInfo(name="round")],
+                repartition_sink_topics=["round"],
+            ),
+            ErrorCode.STREAMS_INVALID_TOPOLOGY,
+        ),
     ],
 )
 def test_a_topology_that_cannot_be_is_refused(
@@ -138,6 +158,24 @@ def test_epochs_members_and_tasks_that_are_not_known_are_refused(
             ErrorCode.INVALID_REQUEST,
         ]
         leave_streams(client, application, "thread")
+
+
+def test_a_consumer_does_not_get_a_streams_group_not_even_an_empty_one(
+    bootstrap: str, application: str, source: str
+) -> None:
+    consumer = ConsumerGroupHeartbeatRequest(
+        group_id=application,
+        member_id="eve",
+        rebalance_timeout_ms=60_000,
+        subscribed_topic_names=[source],
+        topic_partitions=[],
+    )
+    with RawClient(bootstrap) as client:
+        join_streams(client, application, source)
+        full = client.call(consumer, ConsumerGroupHeartbeatResponse, 1)
+        leave_streams(client, application, "thread")
+        empty = client.call(consumer, ConsumerGroupHeartbeatResponse, 1)
+    assert [full.error_code, empty.error_code] == [ErrorCode.GROUP_ID_NOT_FOUND] * 2
 
 
 def test_a_task_moves_when_its_owner_has_let_go(
@@ -204,3 +242,32 @@ def test_internal_topics_are_made_with_their_configs(
         eventually(lambda: not statuses(join(client, application, topology)), what="it is made")
         made = admin.list_topics(timeout=10).topics[f"{source}-changelog"]
         assert len(made.partitions) == 2
+
+
+def test_a_description_has_the_decided_partitions_in_the_order_of_names(
+    bootstrap: str, application: str, source: str
+) -> None:
+    counts = Subtopology(
+        subtopology_id="1",
+        repartition_source_topics=[TopicInfo(name=f"{source}-by-word")],
+        state_changelog_topics=[TopicInfo(name=f"{source}-z"), TopicInfo(name=f"{source}-a")],
+    )
+    splits = Subtopology(
+        subtopology_id="0",
+        source_topics=[source],
+        repartition_sink_topics=[f"{source}-by-word"],
+    )
+    topology = Topology(epoch=0, subtopologies=[counts, splits])
+    with RawClient(bootstrap) as client:
+        eventually(
+            lambda: not statuses(join(client, application, topology)),
+            what="its internal topics are made",
+        )
+        request = StreamsGroupDescribeRequest(group_ids=[application])
+        [group] = client.call(request, StreamsGroupDescribeResponse, 0).groups
+    shown: Any = group.topology
+    first, second = shown.subtopologies
+    assert (first.subtopology_id, second.subtopology_id) == ("0", "1")
+    internal = (*second.repartition_source_topics, *second.state_changelog_topics)
+    expected = [(f"{source}-{name}", 2) for name in ("by-word", "a", "z")]
+    assert [(one.name, one.partitions) for one in internal] == expected

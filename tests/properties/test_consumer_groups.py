@@ -20,7 +20,12 @@ from millstream.broker.groups.classic_group import ClassicGroup
 from millstream.broker.groups.consumer_group import ConsumerGroup
 from millstream.broker.groups.consumer_messages import ConsumerHeartbeat, ConsumerHeartbeatReply
 from millstream.broker.groups.consumer_records import read_fact
-from millstream.broker.groups.conversion import AnyGroup, to_classic_group, to_consumer_group
+from millstream.broker.groups.conversion import (
+    AnyGroup,
+    to_classic_group,
+    to_consumer_group,
+    vacated,
+)
 from millstream.broker.groups.group_messages import (
     HeartbeatRequest,
     JoinReply,
@@ -132,6 +137,10 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
         self.group = new
         self.take(to_classic_group(old, new, now_ms=self.now_ms))
 
+    def be_vacated(self, old: ConsumerGroup) -> None:
+        self.group = self.new_classic()
+        self.take(vacated(old))
+
     def become_consumer(self, old: ClassicGroup, join: ConsumerHeartbeat, token: int) -> None:
         new = self.new_consumer()
         outcome = to_consumer_group(old, new, join, reply_to=token, now_ms=self.now_ms)
@@ -171,7 +180,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
                 self.receive_consumer(request, token)
             case JoinRequest():
                 if isinstance(self.group, ConsumerGroup) and self.group.is_vacant:
-                    self.become_classic(self.group)
+                    self.be_vacated(self.group)
                 self.take(self.group.join(request, reply_to=token, now_ms=self.now_ms))
             case SyncRequest():
                 self.take(self.group.sync(request, reply_to=token, now_ms=self.now_ms))

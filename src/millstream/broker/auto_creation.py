@@ -2,7 +2,8 @@
 
 A client that names thousands of topics gets the first of them; for the others it asks again, as
 Kafka's clients do by themselves for a topic that is not there yet. A broker that has many
-partitions already creates topics only for who says so (CreateTopics).
+partitions already creates topics only for who says so (CreateTopics). The same bound holds for the
+internal topics of Kafka Streams (api_88_streams_group_heartbeat.py).
 """
 
 import logging
@@ -52,19 +53,25 @@ class AutoCreation:
         except TopicExists:  # another request was faster
             return topics.named(name)
         except TooManyPartitions:
-            self._complain(NO_MORE)
+            complain(self._call, NO_MORE)
             raise
 
     def _check_room(self, name: str, partitions: int) -> None:
-        if self._call.node.topics.partition_count + partitions > self._in_all_max:
+        if not has_room(self._call, partitions):
             raise TooManyPartitions(topic=name, limit=self._in_all_max)
         at_once = self._config.auto_create_topics_per_request_max
         if self._created >= at_once:
-            self._complain(NOT_ALL)
+            complain(self._call, NOT_ALL)
             raise NotYetCreated(topic=name, limit=at_once)
 
-    def _complain(self, reason: str) -> None:
-        """One line, however many topics and requests there are."""
-        peer = self._call.peer
-        if line := self._call.node.complaints.about(peer.host, reason):
-            logger.warning("client %s: %s", peer, line)
+
+def has_room(call: Call, partitions: int) -> bool:
+    """Whether clients may have so many more by naming topics."""
+    in_all_max = call.node.config.auto_create_partitions_max
+    return call.node.topics.partition_count + partitions <= in_all_max
+
+
+def complain(call: Call, reason: str) -> None:
+    """One line, however many topics and requests there are."""
+    if line := call.node.complaints.about(call.peer.host, reason):
+        logger.warning("client %s: %s", call.peer, line)

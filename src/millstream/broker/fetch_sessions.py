@@ -32,8 +32,11 @@ SESSIONS_MAX = 1_000  # max.incremental.fetch.session.cache.slots
 # Of all sessions together: some 500 bytes each, and the name of its topic, which is no longer than
 # a topic's can be: with a longer one there is no session.
 PARTITIONS_MAX = 200_000
-# A session that was not used for so long may go when there is no room for another one.
+# When there is no room for another session, one may go that was not used for so long; or one that
+# is as old as that, for one with more partitions, which saves more (KIP-227).
 IDLE_MS = 120_000
+# How long it is remembered that there is no smaller one: it is looked for among all of them.
+SEARCH_EVERY_MS = 1_000
 
 
 class FetchSessionNotFound(Rejected):
@@ -102,6 +105,7 @@ class FetchSession:
     owner: str  # whose principal
     has_topic_ids: bool
     epoch: int = FIRST_EPOCH
+    opened_ms: int = 0
     used_ms: int = 0
     # In the order in which they are read: those that gave records last come last.
     partitions: dict[PartitionKey, SessionPartition] = field(default_factory=dict)
@@ -190,6 +194,8 @@ class FetchSessions:
         self._sessions_max = sessions_max
         self._partitions_max = partitions_max
         self._sessions: dict[int, FetchSession] = {}
+        # Nobody with this number of partitions, or fewer, finds a smaller session before then.
+        self._smallest, self._search_ms = 0, 0
         self.partition_count = 0
 
     def __len__(self) -> int:
@@ -201,7 +207,9 @@ class FetchSessions:
         """A session for a full request; None if there is no room, which is no error."""
         if _has_long_names(request):
             return None
-        session = FetchSession(self._unused_id(), owner, has_topic_ids, used_ms=now_ms)
+        session = FetchSession(
+            self._unused_id(), owner, has_topic_ids, opened_ms=now_ms, used_ms=now_ms
+        )
         session.update(request.topics, ())
         if not session.partitions or not self._make_room(len(session.partitions), now_ms):
             return None
@@ -263,15 +271,30 @@ class FetchSessions:
         return session
 
     def _make_room(self, partition_count: int, now_ms: int) -> bool:
-        """Let idle sessions go, the one that was idle longest first."""
-        while (
-            len(self._sessions) >= self._sessions_max
-            or self.partition_count + partition_count > self._partitions_max
-        ):
-            oldest = next(iter(self._sessions.values()), None)
-            if oldest is None or now_ms - oldest.used_ms <= IDLE_MS:
+        """Let idle sessions go, the one that was idle longest first; else a smaller one."""
+        while self.partition_count + partition_count > self._partitions_max:
+            if not self._remove_idle(now_ms):
                 return False
-            self._remove(oldest)
+        if len(self._sessions) < self._sessions_max:
+            return True
+        return self._remove_idle(now_ms) or self._remove_smaller(partition_count, now_ms)
+
+    def _remove_idle(self, now_ms: int) -> bool:
+        oldest = next(iter(self._sessions.values()), None)
+        if oldest is None or now_ms - oldest.used_ms <= IDLE_MS:
+            return False
+        self._remove(oldest)
+        return True
+
+    def _remove_smaller(self, partition_count: int, now_ms: int) -> bool:
+        if partition_count <= self._smallest and now_ms < self._search_ms:
+            return False
+        old = (one for one in self._sessions.values() if now_ms - one.opened_ms > IDLE_MS)
+        smallest = min(old, key=lambda one: len(one.partitions), default=None)
+        if smallest is None or len(smallest.partitions) >= partition_count:
+            self._smallest, self._search_ms = partition_count, now_ms + SEARCH_EVERY_MS
+            return False
+        self._remove(smallest)
         return True
 
     def _remove(self, session: FetchSession) -> None:

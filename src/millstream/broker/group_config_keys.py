@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from millstream.broker.share.share_reset import read_share_reset
-from millstream.broker.topic_config import ConfigType
+from millstream.broker.topic_config import INT32_MAX, NO_EFFECT, ConfigType
 from millstream.broker.topics import InvalidTopicName, check_topic_name
 
 WHOLE_NUMBER = re.compile(r"[0-9]{1,18}")
@@ -45,6 +45,10 @@ class GroupConfigKey:
     check: Check
     help: str
     broker_name: str | None = None
+
+    @property
+    def is_without_effect(self) -> bool:
+        return self.help == NO_EFFECT
 
 
 def _number(low: int, high: int, unit: str = "") -> Check:
@@ -95,6 +99,12 @@ def _count(default: int, low: int, high: int, broker_name: str, help_: str) -> G
         help=help_,
         broker_name=broker_name,
     )
+
+
+def _assignment_interval(kind: str) -> tuple[str, GroupConfigKey]:
+    """How long Kafka waits with an assignment; here it is made at once after each change."""
+    name = f"{kind}.assignment.interval.ms"
+    return name, _ms(1_000, 0, INT32_MAX, f"group.{name}", NO_EFFECT)
 
 
 GROUP_CONFIGS: Mapping[str, GroupConfigKey] = {
@@ -199,4 +209,5 @@ GROUP_CONFIGS: Mapping[str, GroupConfigKey] = {
         check=_topic_or_none,
         help="where records go that a share group has given up on; empty: nowhere",
     ),
+    **dict(map(_assignment_interval, ("consumer", "share", "streams"))),
 }

@@ -7,6 +7,7 @@ group that says nothing follows the broker's settings. Which names there are is 
 
 import asyncio
 import json
+import logging
 from collections.abc import Iterator, Mapping
 
 from millstream.base.clock import Clock
@@ -39,6 +40,8 @@ from millstream.broker.share.share_reset import ShareReset, read_share_reset
 from millstream.broker.streams.streams_group import StreamsGroupLimits
 from millstream.broker.topic_config import InvalidConfig
 from millstream.broker.topics import OverridesChange
+
+logger = logging.getLogger(__name__)
 
 GROUP_CONFIG_KEY = b"group-config/"
 
@@ -141,6 +144,7 @@ class GroupConfigs:
             value = json.dumps(overrides, sort_keys=True).encode() if overrides else None
             key = GROUP_CONFIG_KEY + group_id.encode()
             await self._state.put([(key, value)], now_ms=self._now_ms())
+            _warn(group_id, overrides, before=self.of(group_id))
             self._overrides.pop(group_id, None)
             if overrides:
                 self._overrides[group_id] = overrides
@@ -175,6 +179,19 @@ def _check(name: str, value: str) -> None:
     reason = "there is no such config of groups" if key is None else key.check(value)
     if reason is not None:
         raise InvalidConfig(name=name, value=value, reason=reason)
+
+
+def _warn(group_id: str, overrides: Mapping[str, str], *, before: Mapping[str, str]) -> None:
+    """Say which of the values have no effect here, unless they are what everybody has."""
+    for name, value in overrides.items():
+        key = GROUP_CONFIGS[name]
+        if key.is_without_effect and value not in (key.default, before.get(name)):
+            logger.warning(
+                "group %a: %s=%s is accepted and has no effect on a single node",
+                group_id,
+                name,
+                value,
+            )
 
 
 def _check_pace(values: Mapping[str, str], heartbeat: str, session: str) -> None:

@@ -187,7 +187,7 @@ class GroupCoordinator:
     def consumer_heartbeat(
         self, group_id: str, request: ConsumerHeartbeat, reply_to: ReplyTo
     ) -> None:
-        """ConsumerGroupHeartbeat: a join makes the group, or makes a consumer group of it."""
+        """ConsumerGroupHeartbeat: a join makes the group, or makes one of a classic group."""
         refusal = check_heartbeat(request, ASSIGNORS)
         is_join = request.epoch == JOINING_EPOCH
         group = self._groups.get(group_id)
@@ -218,10 +218,9 @@ class GroupCoordinator:
     def _convert_to_consumer(
         self, group: CoordinatedGroup, join: ConsumerHeartbeat, reply_to: ReplyTo
     ) -> None:
-        self._vacate(group)
         old = group.members
-        if not isinstance(old, ClassicGroup):
-            message = f"group {old.group_id} is a {old.kind.value} group with members"
+        if not isinstance(old, ClassicGroup):  # also without members: its topology would be lost
+            message = f"group {old.group_id} is a {old.kind.value} group"
             _deliver(((reply_to, refuse(ErrorCode.GROUP_ID_NOT_FOUND, message)),))
             return
         new = self._new.consumer(old.group_id)

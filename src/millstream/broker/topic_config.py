@@ -74,9 +74,9 @@ def one_of(*allowed: str) -> Callable[[str], str | None]:
 
 def _cleanup_policy(value: str) -> str | None:
     words = [word.strip() for word in value.split(",")]
-    if words and all(word in ("delete", "compact") for word in words):
+    if not value.strip() or all(word in ("delete", "compact") for word in words):
         return None
-    return "must be delete, compact or both"
+    return "must be delete, compact, both or empty"
 
 
 def _gzip_level(value: str) -> str | None:
@@ -159,7 +159,8 @@ TOPIC_CONFIGS: Mapping[str, ConfigKey] = dict(
             _T.LIST,
             "delete",
             _cleanup_policy,
-            "delete: old segments go by time and size; compact: old values of a key go",
+            "delete: old segments go by time and size; compact: old values of a key go; empty: "
+            "neither, everything stays",  # KIP-1161
             "log.cleanup.policy",
         ),
         _key(
@@ -364,7 +365,7 @@ def log_config(overrides: Mapping[str, str], defaults: Mapping[str, str]) -> Log
     """The limits of a topic's logs, from its own values and the broker's."""
 
     def value(name: str) -> str:
-        return overrides.get(name) or defaults.get(name) or TOPIC_CONFIGS[name].default
+        return overrides.get(name, defaults.get(name, TOPIC_CONFIGS[name].default))
 
     def number(name: str) -> int:
         return int(value(name))

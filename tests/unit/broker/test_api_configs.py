@@ -201,7 +201,10 @@ def test_lists_of_a_topic_are_appended_to_and_subtracted_from(served: ServedNode
     assert overrides(served) == {policy: "delete,compact"}
     assert change(served, TOPIC, "orders", (SUBTRACT, policy, "delete")) == ErrorCode.NONE
     assert overrides(served) == {policy: "compact"}
-    assert change(served, TOPIC, "orders", (SUBTRACT, policy, "compact")) != ErrorCode.NONE
+    assert change(served, TOPIC, "orders", (SUBTRACT, policy, "compact")) == ErrorCode.NONE
+    assert overrides(served) == {policy: ""}
+    assert change(served, TOPIC, "orders", (APPEND, policy, "compact")) == ErrorCode.NONE
+    assert overrides(served) == {policy: "compact"}
 
 
 def test_the_broker_takes_all_four_operations_too(served: ServedNode) -> None:
@@ -213,6 +216,8 @@ def test_the_broker_takes_all_four_operations_too(served: ServedNode) -> None:
         assert served.node.topics.broker_overrides == {policy: "delete,compact"}
         assert change(served, BROKER, name, (SUBTRACT, policy, "delete")) == ErrorCode.NONE
         assert not log.config.deletes_old_segments
+        assert change(served, BROKER, name, (SET, policy, "")) == ErrorCode.NONE
+        assert (log.config.deletes_old_segments, log.config.is_compacted) == (False, False)
         assert change(served, BROKER, name, (SET, "log.segment.bytes", "5000")) == ErrorCode.NONE
         assert log.config.segment_bytes == 5_000
         changes = ((DELETE, policy, None), (DELETE, "log.segment.bytes", None))

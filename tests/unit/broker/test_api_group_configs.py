@@ -120,6 +120,24 @@ def test_a_group_that_is_made_later_has_its_configs(served: ServedNode) -> None:
     assert served.ask(beat_request("ada", 1)).heartbeat_interval_ms == 700
 
 
+@pytest.mark.parametrize("kind", ["consumer", "share", "streams"])
+def test_when_kafka_assigns_is_accepted_shown_and_said_to_have_no_effect(
+    served: ServedNode, caplog: pytest.LogCaptureFixture, kind: str
+) -> None:
+    interval = f"{kind}.assignment.interval.ms"
+    caplog.set_level("WARNING")
+    assert shown(served)[interval] == ("1000", SOURCE_DEFAULT)
+    assert alter(served, interval, "1000") == ErrorCode.NONE  # as everybody has it
+    assert not caplog.records
+    assert alter(served, interval, "5000") == ErrorCode.NONE
+    alter(served, interval, "5000")
+    [warning] = [record.getMessage() for record in caplog.records]
+    assert warning == (
+        f"group 'readers': {interval}=5000 is accepted and has no effect on a single node"
+    )
+    assert shown(served)[interval] == ("5000", SOURCE_GROUP)
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [

@@ -222,7 +222,8 @@ def test_members_obey_the_configs_of_their_group(served: ServedNode, orders: Top
         ("streams.heartbeat.interval.ms", "99"),
         ("streams.num.standby.replicas", "11"),
         ("streams.initial.rebalance.delay.ms", "-1"),
-        ("streams.assignment.interval.ms", "1"),
+        ("streams.assignment.interval.ms", "-1"),
+        ("streams.assignor.offload.enable", "true"),  # not of groups, as in Kafka 4.3
     ],
 )
 def test_configs_of_streams_groups_have_bounds(served: ServedNode, name: str, value: str) -> None:
@@ -263,27 +264,33 @@ def test_a_classic_group_without_members_goes_on_as_a_streams_group_with_its_off
     assert len(group_of(served).book) == 1
 
 
-@pytest.mark.parametrize("joins_as", ["classic", "consumer"])
-def test_a_streams_group_without_members_is_a_name_for_others(
-    served: ServedNode, orders: Topic, joins_as: str
+def test_a_streams_group_without_members_is_a_name_for_a_classic_group(
+    served: ServedNode, orders: Topic
 ) -> None:
     start(served)
     beat(served, "ada", -1)
-    if joins_as == "classic":
-        join_alone(served, group=APP)
-    else:
-        consumer = ConsumerGroupHeartbeatRequest(
-            group_id=APP,
-            member_id="eve",
-            rebalance_timeout_ms=1_000,
-            subscribed_topic_names=["orders"],
-            topic_partitions=[],
-        )
-        assert served.ask(consumer).error_code == ErrorCode.NONE
+    join_alone(served, group=APP)
     assert listed(served) == {}
     found = served.node.groups.find(APP)
     assert found is not None
-    assert found.members.kind.value == joins_as
+    assert found.members.kind.value == "classic"
+
+
+def test_a_streams_group_without_members_keeps_its_topology_when_a_consumer_asks(
+    served: ServedNode, orders: Topic
+) -> None:
+    start(served)
+    beat(served, "ada", -1)
+    consumer = ConsumerGroupHeartbeatRequest(
+        group_id=APP,
+        member_id="eve",
+        rebalance_timeout_ms=1_000,
+        subscribed_topic_names=["orders"],
+        topic_partitions=[],
+    )
+    assert served.ask(consumer).error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    assert listed(served) == {APP: ("streams", "Empty")}
+    assert group_of(served).book.topology is not None
 
 
 def test_clients_are_told_that_there_are_streams_groups(served: ServedNode) -> None:
@@ -370,6 +377,32 @@ def test_a_group_is_described_with_its_topology_and_members(
     assert member.assignment == member.target_assignment
     assert [one.partitions for one in member.assignment.active_tasks] == [[0, 1], [0, 1]]
     assert other.error_code == ErrorCode.GROUP_ID_NOT_FOUND
+
+
+def test_a_description_has_the_decided_partitions_once_the_topology_is_ready(
+    served: ServedNode,
+) -> None:
+    topology = counting()
+    topology.subtopologies.reverse()
+    [changelog] = topology.subtopologies[0].state_changelog_topics
+    changelog.name = "z-counts"
+    topology.subtopologies[0].state_changelog_topics += [wire.TopicInfo(name="a-counts")]
+    join(served, topology=topology)  # its source is missing
+    assert described_topics(served) == {"by-key": 0, "a-counts": 0, "z-counts": 0}
+    served.create(partitions=2)
+    join(served, topology=topology)
+    found = described_topics(served)
+    assert found == {"by-key": 2, "a-counts": 2, "z-counts": 2}
+    assert [*found] == ["by-key", "a-counts", "z-counts"]
+
+
+def described_topics(served: ServedNode) -> dict[str, int]:
+    """The internal topics with their partitions, in the order of the answer."""
+    [group] = served.ask(StreamsGroupDescribeRequest(group_ids=[APP])).groups
+    first, second = group.topology.subtopologies
+    assert (first.subtopology_id, second.subtopology_id) == ("0", "1")
+    internal = (*second.repartition_source_topics, *second.state_changelog_topics)
+    return {one.name: one.partitions for one in internal}
 
 
 def test_a_group_is_listed_and_deleted_when_it_is_empty(served: ServedNode, orders: Topic) -> None:

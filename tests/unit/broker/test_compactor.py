@@ -128,6 +128,7 @@ def test_the_dirtiest_log_comes_first(served: ServedNode, cleaner: CleanerHere) 
     ("config", "why"),
     [
         ({"cleanup_policy": "delete"}, "not compacted"),
+        ({"cleanup_policy": ""}, "not compacted"),
         ({"min_compaction_lag_ms": "60000"}, "too young"),
         ({"min_cleanable_dirty_ratio": "1"}, "not more than all of it is dirty"),
         ({"segment_bytes": "1000000"}, "still growing"),

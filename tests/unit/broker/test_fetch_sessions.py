@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from millstream.broker.fetch_sessions import (
     EPOCH_MAX,
     IDLE_MS,
+    SEARCH_EVERY_MS,
     FetchSession,
     FetchSessionNotFound,
     FetchSessions,
@@ -60,6 +61,33 @@ def test_the_session_that_was_used_last_stays() -> None:
     resume(every, request(session_id=1, epoch=1), now_ms=5)
     assert open_one(every, 0, now_ms=IDLE_MS + 1) is not None
     assert resume(every, request(session_id=1, epoch=2)) is not None
+
+
+def test_a_session_with_more_partitions_takes_the_place_of_a_smaller_one_that_is_old() -> None:
+    every = sessions(sessions_max=2)
+    open_one(every, 0, 1)
+    open_one(every, 0)
+    for now_ms, epoch in ((IDLE_MS - 1, 1), (IDLE_MS, 2)):  # both are in use
+        resume(every, request(session_id=1, epoch=epoch), now_ms=now_ms)
+        resume(every, request(session_id=2, epoch=epoch), now_ms=now_ms)
+    assert open_one(every, 0, 1, 2, now_ms=IDLE_MS) is None  # none is old enough
+    now_ms = IDLE_MS + SEARCH_EVERY_MS
+    assert open_one(every, 0, now_ms=now_ms) is None  # as small as the smallest one
+    assert open_one(every, 0, 1, now_ms=now_ms) is not None
+    with pytest.raises(FetchSessionNotFound):
+        resume(every, request(session_id=2, epoch=3), now_ms=now_ms)
+    assert resume(every, request(session_id=1, epoch=3), now_ms=now_ms) is not None
+    assert (len(every), every.partition_count) == (2, 4)
+
+
+def test_clients_that_find_no_smaller_session_do_not_look_through_all_of_them_again() -> None:
+    every = sessions(sessions_max=1)
+    open_one(every, 0, 1)
+    assert open_one(every, 0, 1, 2, now_ms=IDLE_MS) is None
+    resume(every, request(session_id=1, epoch=1), now_ms=IDLE_MS)
+    soon, later = IDLE_MS + SEARCH_EVERY_MS - 1, IDLE_MS + SEARCH_EVERY_MS
+    assert open_one(every, 0, 1, 2, now_ms=soon) is None  # it has become old meanwhile
+    assert open_one(every, 0, 1, 2, now_ms=later) is not None
 
 
 def test_all_sessions_together_hold_so_many_partitions() -> None:

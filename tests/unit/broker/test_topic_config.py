@@ -21,8 +21,8 @@ BOOLEANS = (["true", "false"], ["", "yes", "True", "1"])
 # Every config: what it takes, what it refuses.
 ALLOWED_AND_REFUSED: dict[str, tuple[list[str], list[str]]] = {
     "cleanup.policy": (
-        ["delete", "compact", "compact,delete", "delete, compact"],
-        ["", "keep", "delete,", "Delete"],
+        ["delete", "compact", "compact,delete", "delete, compact", ""],
+        ["keep", "delete,", ",", "Delete"],
     ),
     "retention.ms": (["-1", "0", INT64], ["-2", PAST_INT64, *NOT_NUMBERS]),
     "retention.bytes": (["-1", "0", INT64], ["-2", PAST_INT64, *NOT_NUMBERS]),
@@ -128,6 +128,19 @@ def test_without_any_configuration_a_log_has_kafkas_defaults() -> None:
 
 def test_a_topic_that_compacts_and_deletes_still_deletes() -> None:
     assert log_config({"cleanup.policy": "compact,delete"}, {}).deletes_old_segments
+
+
+@pytest.mark.parametrize("default", ["delete", "compact", ""])
+def test_a_topic_with_an_empty_policy_keeps_everything(default: str) -> None:
+    config = log_config({"cleanup.policy": ""}, {"cleanup.policy": default, "retention.ms": "1"})
+    assert not config.deletes_old_segments
+    assert not config.is_compacted
+
+
+def test_a_topic_follows_an_empty_policy_of_the_broker() -> None:
+    config = log_config({}, {"cleanup.policy": ""})
+    assert not config.deletes_old_segments
+    assert not config.is_compacted
 
 
 @pytest.mark.parametrize("policy", ["compact", "compact,delete", "delete, compact"])

@@ -69,7 +69,10 @@ def _apply(
     if config.config_operation not in (APPEND, SUBTRACT):
         reason = f"unknown operation {config.config_operation}"
         raise InvalidConfig(name=name, value=value, reason=reason)
-    present = overrides.get(name) or inherited_list(call.node, resource_type, name)
+    if name in overrides:
+        present = overrides[name]  # it may be empty
+    else:
+        present = inherited_list(call.node, resource_type, name)
     words = [word for word in present.split(",") if word]
     if config.config_operation == APPEND:
         overrides[name] = ",".join([*words, *(w for w in value.split(",") if w not in words)])

@@ -1,7 +1,7 @@
 # StreamsGroupHeartbeat, version 0.
 #   Does:     everything of the streams group protocol (KIP-1071, streams/streams_group.py) that
 #             Kafka 4.3 does; a join makes the group. Makes the internal topics that a topology
-#             misses, with the member's own rights.
+#             misses, with the member's own rights and within auto_create_partitions_max.
 #   Does not: static members, warm-up tasks, offsets of tasks, patterns of source topics (refused
 #             with INVALID_REQUEST, as in Kafka 4.3).
 
@@ -10,6 +10,7 @@ from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from typing import Any
 
 from millstream.base.errors import MillstreamError
+from millstream.broker.auto_creation import NO_MORE, complain, has_room
 from millstream.broker.groups.outcome import AnyReply
 from millstream.broker.handlers import Call, handles
 from millstream.broker.kafka_errors import clipped, error_message
@@ -28,6 +29,7 @@ from millstream.broker.topic_config import check_topic_config
 from millstream.broker.topics import (
     INTERNAL_TOPICS,
     InvalidTopicName,
+    TooManyPartitions,
     TopicExists,
     check_topic_name,
 )
@@ -56,8 +58,7 @@ async def _answer(
 ) -> wire.StreamsGroupHeartbeatResponse:
     reply = await replied
     assert isinstance(reply, StreamsHeartbeatReply)
-    failures = [failure for one in reply.to_create if (failure := await _create(one, call))]
-    return _response(reply, failures)
+    return _response(reply, await _create_all(reply.to_create, call))
 
 
 def _refuse(error: ErrorCode, message: str) -> wire.StreamsGroupHeartbeatResponse:
@@ -76,18 +77,35 @@ def _fault_of_names(request: wire.StreamsGroupHeartbeatRequest) -> str | None:
     return None
 
 
-async def _create(wanted: NewTopic, call: Call) -> str | None:
-    """Why it could not be made, if so: the member is told. Its next heartbeat tries again."""
-    try:
-        overrides = {
-            name: check_topic_config(name, value) for name, value in wanted.configs.items()
-        }
-        await call.topics.create(wanted.name, wanted.partitions, overrides)
-    except TopicExists:
-        return None  # another member was quicker
-    except MillstreamError as error:
-        return f"{wanted.name}: {error_message(error)}"
-    return None
+async def _create_all(wanted: Sequence[NewTopic], call: Call) -> list[str]:
+    """Why they could not be made, if so: the member is told. Its next heartbeat tries again."""
+    limit = call.node.config.auto_create_partitions_max
+    needed = sum(one.partitions for one in wanted)
+    if wanted and not has_room(call, needed):
+        complain(call, NO_MORE)
+        return [
+            f"they have {needed} partitions, and the broker would have too many "
+            f"(auto_create_partitions_max={limit}); create them (millstream topics create), or "
+            "raise the limit"
+        ]
+    failures: list[str] = []
+    for one in wanted:
+        try:
+            await _create(one, call, partitions_max=limit)
+        except TopicExists:
+            pass  # another member was quicker
+        except TooManyPartitions as error:  # others have created topics meanwhile
+            return [*failures, error_message(error)]
+        except MillstreamError as error:
+            failures.append(f"{one.name}: {error_message(error)}")
+    return failures
+
+
+async def _create(wanted: NewTopic, call: Call, *, partitions_max: int) -> None:
+    overrides = {name: check_topic_config(name, value) for name, value in wanted.configs.items()}
+    await call.topics.create(
+        wanted.name, wanted.partitions, overrides, partitions_max=partitions_max
+    )
 
 
 # What the member says.

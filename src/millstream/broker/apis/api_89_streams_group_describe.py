@@ -1,13 +1,15 @@
 # StreamsGroupDescribe, version 0.
 #   Does:     epochs, topology and members of streams groups (KIP-1071), with the tasks that each
-#             has and shall have.
+#             has and shall have. As in Kafka, internal topics have the decided number of
+#             partitions once the topology is ready, and the declared one before.
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from millstream.broker.access.permit import GroupDenied
 from millstream.broker.apis.api_15_describe_groups import operations_on_group
 from millstream.broker.handlers import Call, handles
 from millstream.broker.kafka_errors import error_code, error_message
+from millstream.broker.streams.internal_topics import ResolvedTopology
 from millstream.broker.streams.streams_group import StreamsGroup
 from millstream.broker.streams.streams_member import StreamsMember
 from millstream.broker.streams.task import TaskId, Tasks, numbers_by_subtopology
@@ -65,33 +67,40 @@ def _topology(group: StreamsGroup) -> wire.Topology | None:
     topology, resolved = group.book.topology, group.book.resolved
     if topology is None:
         return None
+    parts = sorted(topology.subtopologies, key=lambda one: one.id)
     return wire.Topology(
-        epoch=topology.epoch,
-        subtopologies=[
-            _subtopology(one, resolved.task_counts.get(one.id, 0)) for one in topology.subtopologies
-        ],
+        epoch=topology.epoch, subtopologies=[_subtopology(one, resolved) for one in parts]
     )
 
 
-def _subtopology(one: Subtopology, task_count: int) -> wire.Subtopology:
+def _subtopology(one: Subtopology, resolved: ResolvedTopology) -> wire.Subtopology:
+    """Partitions of internal topics as decided; until all is as it must be, as declared."""
+    tasks = resolved.task_counts.get(one.id, 0)
+    decided: dict[str, int] = {}
+    if resolved.is_ready:
+        decided |= {topic.name: tasks for topic in one.changelog_topics}
+        decided |= resolved.repartition_counts
     return wire.Subtopology(
         subtopology_id=one.id,
         source_topics=sorted(one.source_topics),
         repartition_sink_topics=sorted(one.repartition_sink_topics),
-        state_changelog_topics=[_topic_info(each, task_count) for each in one.changelog_topics],
-        repartition_source_topics=[
-            _topic_info(each, each.partitions) for each in one.repartition_source_topics
-        ],
+        state_changelog_topics=_topic_infos(one.changelog_topics, decided),
+        repartition_source_topics=_topic_infos(one.repartition_source_topics, decided),
     )
 
 
-def _topic_info(topic: InternalTopic, partitions: int) -> wire.TopicInfo:
-    return wire.TopicInfo(
-        name=topic.name,
-        partitions=partitions,
-        replication_factor=topic.replication_factor,
-        topic_configs=[wire.KeyValue(key=key, value=value) for key, value in topic.configs],
-    )
+def _topic_infos(
+    topics: Iterable[InternalTopic], decided: Mapping[str, int]
+) -> list[wire.TopicInfo]:
+    return [
+        wire.TopicInfo(
+            name=topic.name,
+            partitions=decided.get(topic.name, topic.partitions),
+            replication_factor=topic.replication_factor,
+            topic_configs=[wire.KeyValue(key=key, value=value) for key, value in topic.configs],
+        )
+        for topic in sorted(topics, key=lambda topic: topic.name)
+    ]
 
 
 def _member(member: StreamsMember, target: Tasks) -> wire.Member:

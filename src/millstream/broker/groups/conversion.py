@@ -92,9 +92,7 @@ def vacated(old: ConsumerGroup | StreamsGroup) -> Outcome:
 
 
 def to_classic_group(old: ConsumerGroup, new: ClassicGroup, *, now_ms: int) -> Outcome:
-    """All members of `old` speak the classic protocol, or there are none."""
-    if len(old.book) == 0:
-        return vacated(old)
+    """All members of `old` speak the classic protocol, and there is one at least."""
     protocols = {member.member_id: _protocols(member).protocols for member in old.book}
     outcome = new.adopt(_metadata(old, now_ms), protocols, now_ms=now_ms)
     return replace(outcome, facts=vacated(old).facts)

@@ -178,8 +178,7 @@ class ShareGroup:
         for member in members:
             self._due_ms.pop(member.member_id, None)
         self.book.remove(*members)
-        left = tuple(member.member_id for member in members)
-        return ShareGroupOutcome(facts=self.book.take_facts(), left=left)
+        return ShareGroupOutcome(facts=self.book.take_facts())
 
     def _outcome(self, step: Callable[[], ShareHeartbeatReply | None]) -> ShareGroupOutcome:
         before: frozenset[TopicIdPartition] = self.book.shared

@@ -39,13 +39,12 @@ class ShareGroupOutcome:
     """First store `facts`, then reply.
 
     `ended` are partitions that the group will not come back to: what it has done there is
-    forgotten. `left` are members that are gone; their share sessions go on.
+    forgotten. The share sessions of members that leave go on.
     """
 
     reply: ShareHeartbeatReply | None = None
     facts: ShareFacts = ()
     ended: frozenset[TopicIdPartition] = frozenset()
-    left: tuple[str, ...] = ()
 
     @property
     def must_persist(self) -> bool:

@@ -32,6 +32,7 @@ class ResolvedTopology:
     """`fault` is what keeps the application from running; then nobody gets a task."""
 
     task_counts: Mapping[str, int] = field(default_factory=dict)  # by subtopology
+    repartition_counts: Mapping[str, int] = field(default_factory=dict)  # partitions, by topic
     to_create: tuple[NewTopic, ...] = ()
     fault: Status | None = None
 
@@ -85,10 +86,12 @@ def _resolve(topology: Topology, catalog: TopicCatalog) -> ResolvedTopology:
         raise Unfit(code=StatusCode.INCORRECTLY_PARTITIONED_TOPICS, detail=detail)
     to_create = _missing(topology, repartition, tasks, catalog)
     if not to_create:
-        return ResolvedTopology(task_counts=tasks)
+        return ResolvedTopology(task_counts=tasks, repartition_counts=repartition)
     detail = f"internal topics are missing: {shown(one.name for one in to_create)}"
     fault = Status(code=StatusCode.MISSING_INTERNAL_TOPICS, detail=detail)
-    return ResolvedTopology(task_counts=tasks, to_create=to_create, fault=fault)
+    return ResolvedTopology(
+        task_counts=tasks, repartition_counts=repartition, to_create=to_create, fault=fault
+    )
 
 
 def _counts_of_sources(topology: Topology, catalog: TopicCatalog) -> dict[str, int]:
@@ -109,23 +112,40 @@ def _fixed(topology: Topology) -> dict[str, int]:
     return {one.name: one.partitions for one in _repartition_topics(topology) if one.partitions > 0}
 
 
+def unsized_topics(topology: Topology) -> frozenset[str]:
+    """Repartition topics whose number of partitions can never be known, whatever topics exist."""
+    internal = {topic.name for topic in _repartition_topics(topology)}
+    return _follow_flow(topology, dict.fromkeys(topology.source_topics - internal, 1)).unknown
+
+
 def _repartition_counts(topology: Topology, counts: Mapping[str, int]) -> dict[str, int]:
-    """From the sources on, subtopology after subtopology, until all of them are known."""
+    sizes = _follow_flow(topology, counts)
+    if sizes.unknown:  # stored by an older version: a join that brings such a topology is refused
+        detail = (
+            f"the number of partitions of repartition topics {shown(sizes.unknown)} cannot be "
+            "told: nothing that is known writes into them"
+        )
+        raise Unfit(code=StatusCode.INCORRECTLY_PARTITIONED_TOPICS, detail=detail)
+    return sizes.known
+
+
+@dataclass(frozen=True, slots=True)
+class _RepartitionSizes:
+    known: dict[str, int]
+    unknown: frozenset[str]
+
+
+def _follow_flow(topology: Topology, counts: Mapping[str, int]) -> _RepartitionSizes:
+    """From the sources on, subtopology after subtopology, until no further topic gets known."""
     known = _fixed(topology)
     unknown = {topic.name for topic in _repartition_topics(topology)} - known.keys()
     flow = _Flow(topology)
     found = {**counts, **known}
-    while unknown:
+    while unknown and found:
         found = {name: count for name, count in flow.follow(found).items() if name in unknown}
-        if not found:
-            detail = (
-                f"the number of partitions of repartition topics {shown(unknown)} cannot be told: "
-                "nothing that is known writes into them"
-            )
-            raise Unfit(code=StatusCode.INCORRECTLY_PARTITIONED_TOPICS, detail=detail)
         known |= found
         unknown -= found.keys()
-    return known
+    return _RepartitionSizes(known, frozenset(unknown))
 
 
 class _Flow:

@@ -12,6 +12,7 @@ from millstream.broker.groups.consumer_member import (
 )
 from millstream.broker.groups.group_messages import NO_MEMBER_ID
 from millstream.broker.groups.said_text import fault_of_length
+from millstream.broker.streams.internal_topics import shown, unsized_topics
 from millstream.broker.streams.streams_messages import StreamsHeartbeat, StreamsHeartbeatReply
 from millstream.broker.streams.topology import CopartitionGroup, Subtopology, Topology
 from millstream.broker.wire.error_codes import ErrorCode
@@ -81,7 +82,19 @@ def _fault_of_topology(topology: Topology) -> str | None:
     internal = len(topology.topics - topology.source_topics)
     if internal > INTERNAL_TOPICS_MAX:
         return f"{internal} internal topics are more than {INTERNAL_TOPICS_MAX}"
-    return next(filter(None, map(_fault_of_subtopology, topology.subtopologies)), None)
+    faults = map(_fault_of_subtopology, topology.subtopologies)
+    return next(filter(None, faults), None) or _fault_of_sizes(topology)
+
+
+def _fault_of_sizes(topology: Topology) -> str | None:
+    unsized = unsized_topics(topology)
+    if not unsized:
+        return None
+    return (
+        f"the number of partitions of repartition topics {shown(unsized)} can never be known: "
+        "nothing writes into them, or only subtopologies that read them; fix the number, or let a "
+        "subtopology with a source topic write them"
+    )
 
 
 def _count_entries(subtopology: Subtopology) -> int:

@@ -152,7 +152,7 @@ class StreamsGroup:
         if isinstance(member, StreamsHeartbeatReply):
             return member
         if request.shuts_down:
-            self._shut_down_by = request.member_id
+            self._shut_down_by = self._shut_down_by or request.member_id
         if request.epoch == LEAVING_EPOCH:
             self._remove(member)
             return StreamsHeartbeatReply(member_id=request.member_id, epoch=LEAVING_EPOCH)
@@ -184,7 +184,7 @@ class StreamsGroup:
     def _fault_of_topology(self, request: StreamsHeartbeat) -> str | None:
         """One that is older is stale, which is no fault; another cannot be taken, as in Kafka."""
         own, said = self.book.topology, request.topology
-        if own is None or said is None or said.epoch < own.epoch or said == own:
+        if own is None or said is None or said.epoch < own.epoch or said.is_same_as(own):
             return None
         return (
             f"the topology is not the one that group {self.group_id} has; delete the group, or use "
@@ -194,6 +194,8 @@ class StreamsGroup:
     def _fault_of_tasks(self, request: StreamsHeartbeat) -> str | None:
         resolved = self.book.resolved
         if request.owned is None or not resolved.is_ready or self.book.topology is None:
+            return None
+        if request.epoch == LEAVING_EPOCH:  # whatever it owned: it gives all of it up
             return None
         for task in (*request.owned.active, *request.owned.standby):
             if not resolved.has_task(task):

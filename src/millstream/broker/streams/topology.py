@@ -63,6 +63,10 @@ class Topology:
     epoch: int
     subtopologies: tuple[Subtopology, ...] = ()
 
+    def is_same_as(self, other: "Topology") -> bool:
+        """Members may name the subtopologies in any order, as in Kafka."""
+        return self.epoch == other.epoch and self._by_id() == other._by_id()
+
     @property
     def topics(self) -> frozenset[str]:
         """All that a task reads, and all that keeps its state."""
@@ -85,6 +89,9 @@ class Topology:
     def readers_of(self, topic: str) -> Iterator[str]:
         """The subtopologies whose tasks read this topic."""
         return (one.id for one in self.subtopologies if topic in one.read_topics)
+
+    def _by_id(self) -> dict[str, Subtopology]:
+        return {one.id: one for one in self.subtopologies}
 
     def _internal_topics(self) -> Iterator[InternalTopic]:
         for one in self.subtopologies:

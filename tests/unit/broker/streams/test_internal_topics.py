@@ -10,6 +10,7 @@ from millstream.broker.streams.internal_topics import (
     ResolvedTopology,
     resolve,
     shown,
+    unsized_topics,
 )
 from millstream.broker.streams.streams_messages import StatusCode
 from millstream.broker.streams.topology import (
@@ -67,10 +68,31 @@ def test_a_number_of_partitions_that_the_application_fixed_counts() -> None:
     assert made(found) == {"by-word": 4, "counts": 4}
 
 
-def test_a_repartition_topic_that_nobody_writes_has_no_number() -> None:
-    found = resolved(parts=(COUNT,))
+LOOP = Subtopology(
+    id="2",
+    repartition_source_topics=(InternalTopic(name="round"),),
+    repartition_sink_topics=("round",),
+)
+
+
+@pytest.mark.parametrize(("part", "name"), [(COUNT, "by-word"), (LOOP, "round")])
+def test_a_repartition_topic_that_nothing_flows_into_has_no_number(
+    part: Subtopology, name: str
+) -> None:
+    reads = Subtopology(id="0", source_topics=("words",))
+    assert unsized_topics(Topology(epoch=0, subtopologies=(reads, part))) == {name}
+    # Such a topology may be stored, by a version that did not refuse it.
+    found = resolved(topic("words", 2), parts=(reads, part))
     assert code_of(found) is StatusCode.INCORRECTLY_PARTITIONED_TOPICS
     assert found.task_counts == {}
+
+
+def test_a_loop_that_a_source_flows_into_or_with_a_fixed_number_has_its_numbers() -> None:
+    fed = replace(LOOP, source_topics=("words",))
+    fixed = replace(LOOP, repartition_source_topics=(InternalTopic(name="round", partitions=2),))
+    for part in (fed, fixed):
+        assert unsized_topics(Topology(epoch=0, subtopologies=(part,))) == set()
+        assert made(resolved(topic("words", 2), parts=(part,))) == {"round": 2}
 
 
 def test_topics_that_are_joined_have_equally_many_partitions() -> None:

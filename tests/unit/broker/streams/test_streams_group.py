@@ -148,6 +148,7 @@ def test_a_join_that_does_not_say_enough_is_refused(
         replace(SPLIT, copartition_groups=(CopartitionGroup(source_topics=(1,)),)),
         replace(COUNT, id="0"),
         replace(SPLIT, id="2", changelog_topics=(InternalTopic(name="x", partitions=3),)),
+        replace(COUNT, repartition_source_topics=(InternalTopic(name="nobody-writes-it"),)),
     ],
 )
 def test_a_topology_that_makes_no_sense_is_refused(
@@ -216,6 +217,13 @@ def test_a_task_that_does_not_exist_cannot_be_owned(driver: StreamsDriver) -> No
         assert driver.beat("ada", ada.epoch, owned=owned).error is ErrorCode.INVALID_REQUEST
 
 
+def test_who_leaves_need_not_own_tasks_that_exist(driver: StreamsDriver) -> None:
+    driver.join("ada")
+    owned = Tasks(active=frozenset({TaskId("7", 0)}))
+    assert driver.beat("ada", -1, owned=owned).error is ErrorCode.NONE
+    assert driver.group.is_vacant
+
+
 def test_members_of_the_classic_protocol_are_strangers(driver: StreamsDriver) -> None:
     driver.join("ada")
     group: StreamsGroup = driver.group
@@ -239,6 +247,13 @@ def test_another_topology_of_the_same_epoch_is_refused(driver: StreamsDriver) ->
     assert reply.error is ErrorCode.INVALID_REQUEST
     assert "application.id" in (reply.message or "")
     assert driver.group.book.find("bob") is None
+
+
+def test_the_same_topology_may_have_its_parts_in_another_order(driver: StreamsDriver) -> None:
+    driver.join("ada")
+    turned = replace(COUNTING, subtopologies=(COUNT, SPLIT))
+    assert driver.join("bob", topology=turned).error is ErrorCode.NONE
+    assert driver.group.book.topology == COUNTING
 
 
 def test_a_member_with_an_older_topology_is_told_so(driver: StreamsDriver) -> None:
@@ -333,6 +348,8 @@ def test_a_member_stops_the_whole_application_until_all_are_gone(driver: Streams
     ada, bob = Thread(driver, "ada").join(), Thread(driver, "bob").join()
     driver.beat("ada", ada.epoch, shuts_down=True)
     assert bob.beat().statuses == (StatusCode.SHUTDOWN_APPLICATION,)
+    [status] = driver.beat("bob", bob.epoch, shuts_down=True).statuses
+    assert "member ada " in status.detail  # who asked first
     ada.leave()
     assert bob.beat().statuses == (StatusCode.SHUTDOWN_APPLICATION,)
     bob.leave()
