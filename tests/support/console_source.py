@@ -213,6 +213,7 @@ class MemoryDeclared:
             load=[{"table": "orders", "phase": "copying", "rows": 50, "rows_estimate": 200}],
         )
         self.is_stale = False
+        self.refusal = ""
         self.measured: Lag | None = None
         self.corrects_ms = 0
         self.restarted: list[str] = []
@@ -240,6 +241,7 @@ class MemoryDeclared:
                 topics=("shopdb.orders",),
                 status=self.status,
                 is_stale=self.is_stale,
+                refusal=self.refusal,
             )
         ]
 

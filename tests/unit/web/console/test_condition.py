@@ -254,12 +254,28 @@ def test_captures_are_told_of_in_the_same_words() -> None:
     assert capture(None).word == "not run"
 
 
-def capture(state: State | None, *, is_stale: bool = False, behind_ms: int | None = 0) -> Condition:
+def capture(
+    state: State | None, *, is_stale: bool = False, behind_ms: int | None = 0, refusal: str = ""
+) -> Condition:
     status = state and Status(state=state, run="r", at_ms=NOW_MS, behind_ms=behind_ms)
     seen = CaptureSeen(
-        name="shop", url="", mode="log", tables=(), status=status or None, is_stale=is_stale
+        name="shop",
+        url="",
+        mode="log",
+        tables=(),
+        status=status or None,
+        is_stale=is_stale,
+        refusal=refusal,
     )
     return capture_condition(seen, now_ms=NOW_MS)
+
+
+@pytest.mark.parametrize("is_stale", [False, True])
+def test_a_capture_whose_records_are_refused_cannot_write_whatever_it_last_told(
+    is_stale: bool,
+) -> None:
+    found = capture("streaming", is_stale=is_stale, refusal="the disk is full")
+    assert (found.word, found.note) == ("failed", "cannot write")
 
 
 def test_a_group_that_nobody_is_in_stands_still() -> None:

@@ -424,6 +424,17 @@ def test_a_capture_tells_how_far_its_load_is(console: WebClient) -> None:
     assert "SHOPDB_PASSWORD" in text  # the variable's name, as the application wrote it
 
 
+@pytest.mark.parametrize("path", ["/", "/captures", "/captures/shopdb"])
+def test_every_page_says_of_a_capture_that_it_cannot_write(
+    path: str, console: WebClient, source: MemorySource
+) -> None:
+    assert "cannot write" not in console.get(f"/console{path}").text
+    source.declared.refusal = "the broker refuses records, as its disk is full"
+    text = console.get(f"/console{path}").text
+    assert "cannot write" in text
+    assert (source.declared.refusal in text) is (path != "/captures")
+
+
 def test_a_capture_says_that_its_load_waits_for_the_stream(
     console: WebClient, source: MemorySource
 ) -> None:
