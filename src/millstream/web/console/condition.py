@@ -1,4 +1,4 @@
-"""How a job, view, capture or group is, in one word, decided from facts for every page. Pure.
+"""How a job, view, capture, group or queue is, in one word, decided from facts. Pure.
 
 A page never looks at a state or a lag itself to say how something is: so no two pages, and no two
 places of one page, can disagree. The words, the worst first:
@@ -329,13 +329,18 @@ def capture_condition(capture: CaptureSeen, *, now_ms: int) -> Condition:
 
 
 def group_condition(group: GroupSeen, *, trend: Trend | None, was_current: bool) -> Condition:
-    """A group that nobody is in stands still; whether that is right only its owner knows."""
-    has_members = group.members is None or group.members > 0
+    """A group that nobody is in stands still; whether that is right only its owner knows.
+
+    A member of a share group, which is a worker of a queue, has a record in its hands for as long
+    as it works on it: as many records as there are members are no backlog.
+    """
+    members = group.members
+    is_in_hands = group.protocol == "share" and (group.lag or 0) <= (members or 0)
     return decided(
         Facts(
-            phase="running" if has_members else "stopped",
+            phase="stopped" if members == 0 else "running",
             lag=group.lag,
             trend=trend,
-            was_current=was_current,
+            was_current=was_current or is_in_hands,
         )
     )

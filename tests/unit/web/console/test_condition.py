@@ -286,3 +286,16 @@ def test_a_group_that_nobody_is_in_stands_still() -> None:
     assert group_condition(lagging, trend="growing", was_current=False).word == "behind"
     empty = replace(group, members=0, lag=9)
     assert group_condition(empty, trend=None, was_current=False).word == "stopped"
+
+
+def test_a_queue_is_behind_when_more_waits_than_its_workers_have_in_their_hands() -> None:
+    group = GroupSeen(name="queue.mails", state="stable", protocol="share", members=2, lag=2)
+    assert group_condition(group, trend="steady", was_current=False).word == "good"
+    more = replace(group, lag=3)
+    assert group_condition(more, trend="steady", was_current=False).word == "behind"
+    assert group_condition(more, trend="shrinking", was_current=False).word == "good"
+    assert group_condition(more, trend=None, was_current=False).word == "running"
+    nobody = replace(group, members=0)
+    assert group_condition(nobody, trend=None, was_current=True).word == "stopped"
+    consumers = replace(group, protocol="consumer")
+    assert group_condition(consumers, trend="steady", was_current=False).word == "behind"

@@ -348,6 +348,18 @@ def test_a_watermark_that_leaves_room_for_corrections_is_shown_without_it(
     assert "corrects results back to 2026-11-17 12:03:07 UTC" in text
 
 
+@pytest.mark.parametrize(
+    ("workers", "waiting", "word"),
+    [(1, 0, "good"), (1, 1, "good"), (1, 9, "running"), (0, 9, "stopped"), (0, None, "stopped")],
+)
+def test_a_queue_is_not_good_because_somebody_works_on_it(
+    workers: int, waiting: int | None, word: str, console: WebClient, source: MemorySource
+) -> None:
+    source.queues.workers, source.queues.waiting = workers, waiting
+    for path in ("queues", "queues/restock"):
+        assert said(console.get(f"/console/{path}").text) == {"queue restock": {word}}, path
+
+
 def test_counts_of_what_was_set_aside_lead_to_it(console: WebClient, source: MemorySource) -> None:
     assert "clicks.dead" not in console.get("/console/jobs/sales").text
     source.topics.counts |= {"clicks.dead": 1, "clicks.late": 1}
