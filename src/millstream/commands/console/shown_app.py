@@ -23,10 +23,12 @@ from millstream.commands.console.shown_lags import MeasuredLags
 from millstream.commands.console.shown_topics import ShownTopics
 from millstream.jobs import JOBS_DIRECTORY
 from millstream.processing.jobs.job import Job, ToTopic, ToView
+from millstream.processing.jobs.job_status import JobStatus
 from millstream.processing.jobs.lag import Lag
 from millstream.queues.broker_health import BrokerHealth
 from millstream.setting_kinds import parse_address
 from millstream.web.console.facts import CaptureSeen, Flow, JobSeen, Node
+from millstream.web.private_paths import without_code_directories
 
 
 class ShownApp:
@@ -148,13 +150,13 @@ class ShownDeclarations:
         return [self._job_seen(job, records) for job in self._app.catalog.jobs.values()]
 
     def _job_seen(self, job: Job, records: Mapping[str, CaptureRecords]) -> JobSeen:
-        status = self._app.jobs.status(job.name)
+        status = _with_short_error(self._app.jobs.status(job.name))
         seen = JobSeen(
             name=job.name,
             inputs=tuple(self._inputs(job, records)),
             output=str(job.output),
             target=_target(job),
-            place=job.place,
+            place=job.place.rpartition("/")[2],
             status=status,
             is_stale=status is not None and status.is_stale(now_ms=self._now_ms()),
             trigger_ms=job.trigger_ms,
@@ -222,6 +224,14 @@ class ShownDeclarations:
     def close(self) -> None:
         with self._lock:
             self._end_following()
+
+
+def _with_short_error(status: JobStatus | None) -> JobStatus | None:
+    """Where the application's code is on the server's disk helps nobody to read an error."""
+    if status is None or not status.progress.error:
+        return status
+    error = without_code_directories(status.progress.error)
+    return replace(status, progress=replace(status.progress, error=error))
 
 
 def _target(job: Job) -> Node:
