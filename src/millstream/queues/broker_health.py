@@ -9,8 +9,10 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from millstream.base.disk import FULL_BYTES
 from millstream.base.errors import MillstreamError
-from millstream.base.quantity import MIB, format_size
+from millstream.base.near_names import some_of
+from millstream.base.quantity import format_whole_size
 from millstream.broker.wire import ErrorCode
 from millstream.broker.wire.messages.describe_log_dirs import (
     DescribeLogDirsRequest,
@@ -20,9 +22,6 @@ from millstream.broker.wire.messages.metadata import MetadataRequest, MetadataRe
 from millstream.queues.access import Access, Address
 from millstream.queues.connection import ConnectionLost, connect, connect_to_any
 
-# As the broker has it: less than this is no room.
-FULL_BYTES = MIB
-PARTITIONS_NAMED_MAX = 5
 LOOK_SECONDS = 3.0
 
 
@@ -40,8 +39,8 @@ class DiskSeen:
         return self.usable_bytes < FULL_BYTES
 
     def __str__(self) -> str:
-        used = f"{_roughly(self.usable_bytes)} of {_roughly(self.total_bytes)} free"
-        return f"{self.path} of the broker at {self.broker}: {used}"
+        free, total = format_whole_size(self.usable_bytes), format_whole_size(self.total_bytes)
+        return f"{self.path} of the broker at {self.broker}: {free} of {total} free"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,13 +184,4 @@ def _partitions(metadata: MetadataResponse) -> dict[str, tuple[tuple[str, int], 
 
 
 def names_of(partitions: tuple[tuple[str, int], ...]) -> str:
-    names = [f"{topic}-{number}" for topic, number in partitions[:PARTITIONS_NAMED_MAX]]
-    rest = len(partitions) - len(names)
-    return ", ".join(names) + (f" and {rest} more" if rest else "")
-
-
-def _roughly(size_bytes: int) -> str:
-    """In whole MiB: "512MiB", "18GiB"."""
-    gib = 1 << 30
-    unit = gib if size_bytes >= 10 * gib else MIB
-    return format_size(size_bytes // unit * unit)
+    return some_of([f"{topic}-{number}" for topic, number in partitions])
