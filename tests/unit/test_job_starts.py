@@ -40,8 +40,8 @@ def test_the_second_job_starts_when_the_first_has_done_a_batch(
     first, second = runs = [PretendedRun(name) for name in app.catalog.jobs]
 
     def supervise(jobs: Any, *_: object, **__: object) -> Supervisor:
-        jobs._supervisor = Supervisor(list[Any](runs))
-        return jobs._supervisor
+        supervisor = jobs._supervisor = Supervisor(list[Any](runs))
+        return supervisor
 
     monkeypatch.setattr(Jobs, "_supervise", supervise)
     monkeypatch.setattr(Jobs, "make_topics", lambda *_, **__: None)
