@@ -44,6 +44,13 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
                 (("sum(millstream_read_only_partitions)", "logs"),),
                 "stat",
             ),
+            Panel(
+                "Damaged partitions",
+                "short",
+                (("sum(millstream_damaged_partitions)", "partitions"),),
+                "stat",
+            ),
+            Panel("Full disks", "short", (("sum(millstream_disk_full)", "brokers"),), "stat"),
             Panel("Free disk", "bytes", (("min(millstream_disk_free_bytes)", "free"),), "stat"),
             Panel(
                 "Jobs that do not run",

@@ -4,16 +4,17 @@ Each command is in `commands/`. Importing this must stay quick: what is heavy (l
 the broker) is imported when a command runs.
 """
 
+import contextlib
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
 from millstream._version import __version__
-from millstream.base.diagnostics import set_up_diagnostics
+from millstream.base.diagnostics import is_json, set_up_diagnostics
 from millstream.base.disk import Unwritable
 from millstream.base.errors import Corrupt, MillstreamError, Rejected, Retryable
 from millstream.commands import (
@@ -94,10 +95,43 @@ def exit_code_of(error: BaseException) -> int:
     return next(EXIT_CODES[kind] for kind in type(error).__mro__ if kind in EXIT_CODES)
 
 
+# Of options and arguments. Newer versions of typer have click's errors within themselves, older
+# ones have click's own: what typer exports of them is of the right kind.
+USAGE_ERROR: Any = typer.BadParameter.__base__
+
+
+@contextlib.contextmanager
+def usage_errors_as_json() -> Iterator[None]:
+    """Where diagnostics are JSON; for people typer has more to say of them than one line."""
+    try:
+        yield
+    except (USAGE_ERROR, typer.Abort) as error:
+        if not is_json():
+            raise
+        if isinstance(error, typer.Abort):
+            said, code = "stopped at a question", 1
+        else:
+            place = f"{error.ctx.command_path}: " if error.ctx else ""
+            said, code = f"{place}{error.format_message()}", error.exit_code
+        say(said, level=logging.ERROR)
+        raise typer.Exit(code) from None
+
+
 class OneLineErrors(TyperGroup):
     """What we raise on purpose, and what the disk says, ends as one line: never a traceback."""
 
+    def make_context(self, *args: Any, **terms: Any) -> Any:
+        """Reads the options before the command: what is wrong with them is a diagnostic, too."""
+        with contextlib.suppress(MillstreamError):  # the callback raises it, where it is one line
+            set_up_diagnostics(load(LogSettings).format)
+        with usage_errors_as_json():
+            return super().make_context(*args, **terms)
+
     def invoke(self, ctx: Any) -> Any:
+        with usage_errors_as_json():
+            return self._invoke(ctx)
+
+    def _invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
         except BrokenPipeError:

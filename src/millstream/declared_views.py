@@ -82,6 +82,13 @@ class DeclaredViews:
             return SqliteStore(path, view=view, key=())
         raise UnknownView(app=self._app, view=view, known=self.names)
 
+    def folders(self) -> list[str]:
+        """Of stores that have a folder of their own, as the application says it."""
+        outputs = [job.output for job in self._catalog.jobs.values()]
+        choices = [one.store for one in outputs if isinstance(one, ToView)]
+        paths = [str(path) for one in choices if (path := getattr(one, "path", None)) is not None]
+        return [path for path in paths if "://" not in path]
+
     def store_of(self, job: Job) -> ViewStore:
         assert isinstance(job.output, ToView)
         output, home = job.output, self._home(job.output)

@@ -68,11 +68,16 @@ class Forgetting:
     def _store(self) -> "KeyStore":
         from millstream.eventsourcing.key_store import KeyDirectory
 
-        if self._given is None:
-            return KeyDirectory(keyring_path(self._data))
-        if isinstance(self._given, str | Path):
-            return KeyDirectory(Path(self._given))
-        return self._given
+        found = self._given_or_beside()
+        return KeyDirectory(Path(found)) if isinstance(found, str | Path) else found
+
+    def _given_or_beside(self) -> "str | Path | KeyStore":
+        return keyring_path(self._data) if self._given is None else self._given
+
+    def folders(self) -> list[str]:
+        """That of the keyring, as it was given, if it is one."""
+        found = self._given_or_beside()
+        return [str(found)] if isinstance(found, str | Path) else []
 
     @property
     def sealing(self) -> "KeyedSealing":

@@ -158,15 +158,13 @@ class Jobs:
         repeat_side_effects: bool = False,
         verify: float | None = None,
         look: "Callable[[list[JobProgress]], None] | None" = None,
-        one_by_one: bool = False,
         stays: bool = False,
     ) -> "list[JobProgress]":
         """Run the jobs until they are done (`once`) or stopped; raises for those that failed.
 
-        `verify`: how many percent of the keys of a rebuilt view are compared with a recomputation
-        before it is served; of runs over what is there. `one_by_one`: each starts when the one
-        before has done its first batch, so that the first is there soon. `stays`: until stopped,
-        also when all have failed: they may be asked to begin again.
+        They start one after the other. `verify`: how many percent of the keys of a rebuilt view are
+        compared with a recomputation before it is served; of runs over what is there. `stays`:
+        until stopped, also when all have failed: they may be asked to begin again.
         """
         chosen, anew = self._asked_for(only, rebuild, repeat_side_effects=repeat_side_effects)
         self._stopping.clear()
@@ -177,7 +175,7 @@ class Jobs:
         for job in chosen:
             is_restart_asked(self._jobs_directory, job.name)  # of a run before
         told = self._told_to_others(supervisor, look)
-        supervisor.run(look=told, one_by_one=one_by_one, stays=stays)
+        supervisor.run(look=told, stays=stays)
         if supervisor.failures:
             log = self.logs.jobs if self.logs.jobs.exists() else None
             raise JobsFailed(failures=supervisor.failures, log=log)

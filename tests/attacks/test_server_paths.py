@@ -15,6 +15,7 @@ from millstream import stores
 from millstream.app import App
 from millstream.base.ports import BatchReceipt
 from millstream.commands.console.shown_app import ShownApp
+from millstream.commands.http_terms import private_folders
 from millstream.commands.served_app import ServedApp
 from millstream.schemas.declaration import schema_of
 from millstream.web.guard import EVERY_ANSWER
@@ -101,7 +102,7 @@ def serve() -> Iterator[Callable[[App], WebClient]]:
             shown = ShownApp(app)
             opened.callback(served.close)
             opened.callback(shown.close)
-            folders = (str(app.data),)
+            folders = private_folders(app)
             return opened.enter_context(WebClient(served, console=shown, folders=folders))
 
         yield start
@@ -138,6 +139,26 @@ def test_no_answer_about_a_damaged_view_names_a_path(
             require_no_path(answer.text, data)
             if "id" in answer.json():
                 assert answer.json()["id"] in caplog.text
+
+
+@pytest.mark.parametrize("choice", [stores.Parquet, stores.Delta])
+def test_a_store_with_a_folder_of_its_own_is_not_named_either(
+    choice: Any, tmp_path: Path, serve: Callable[[App], WebClient], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which the application gives as seen from where it runs; that has a space in its name."""
+    monkeypatch.setenv("MILLSTREAM_BROKERS", "127.0.0.1:1")
+    machine = tmp_path / "our secret machine"
+    machine.mkdir()
+    monkeypatch.chdir(machine)
+    app = app_with_view(Path("data"), choice("hidden lake"))
+    shutil.rmtree(machine / "hidden lake")
+    client = serve(app)
+    for path in (*VIEW_PATHS, "/health"):
+        text = client.get(path).text
+        assert "secret machine" not in text
+        assert "hidden lake" not in text
+        assert "machine/" not in text
+        assert "lake/" not in text
 
 
 def test_neither_health_nor_a_feed_nor_the_console_names_a_path(

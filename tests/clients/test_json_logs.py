@@ -120,6 +120,25 @@ def test_a_command_that_fails_says_it_in_json(command: tuple[str, ...], tmp_path
     assert not told["message"].startswith("millstream:")
 
 
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [
+        (("--nope",), "No such option: --nope"),
+        (("nope",), "No such command 'nope'"),
+        (("topics", "list", "--nope"), "millstream topics list: No such option: --nope"),
+        (("topics", "describe"), "Missing argument 'TOPIC'"),
+        (("consume", "orders", "--max", "x"), "Invalid value for '--max'"),
+        (("topics",), "Usage: "),
+    ],
+)
+def test_what_is_wrong_with_a_command_line_is_json_too(
+    command: tuple[str, ...], told: str, tmp_path: Path
+) -> None:
+    [found] = said_by(*command, folder=tmp_path)
+    assert found["level"] == "error"
+    assert told in found["message"]
+
+
 @pytest.mark.full
 def test_jobs_report_in_json(shop: Path) -> None:
     """With a broker of their own, whose lines come by the same way."""

@@ -231,7 +231,7 @@ def test_what_goes_wrong_with_jobs_shows_where_the_guide_says(exercise: Exercise
         7, "PublishTimedOut: clicks: not confirmed within 5 s", lambda: exercise.click(0, "/x")
     )
     exercise.shows(
-        7, "no broker answers at 127.0.0.1:9092. Start it", lambda: exercise.millstream("doctor")
+        7, "127.0.0.1:9092: no broker answers there", lambda: exercise.millstream("doctor")
     )
     refused = "No broker answers at 127.0.0.1:9092 (connection refused)"
     exercise.shows(7, refused, lambda: exercise.millstream("topics", "list"))

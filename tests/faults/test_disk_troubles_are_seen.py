@@ -13,10 +13,12 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from millstream.app import App
 from millstream.capture.control import CaptureControl
 from millstream.capture.definition import CaptureDefinition
 from millstream.capture.runner import CaptureRunner
 from millstream.cli import app as millstream
+from millstream.commands.console.shown_app import ShownApp
 from millstream.queues.access import access_from
 from millstream.queues.broker_health import BrokerHealth, broker_health
 from tests.support.approvals import approved
@@ -32,6 +34,16 @@ TOPIC = "orders"
 
 def health_of(broker: BrokerThread) -> BrokerHealth:
     return broker_health(access_from({"bootstrap.servers": broker.bootstrap}))
+
+
+def in_console(broker: BrokerThread, folder: Path) -> str:
+    """Why a capture cannot write, as the pages of the console have it."""
+    with (
+        App("shop", data=folder / "app", brokers=broker.bootstrap) as app,
+        closing(ShownApp(app)) as shown,
+    ):
+        [capture] = shown.declared.captures()
+        return capture.refusal
 
 
 def doctor(broker: BrokerThread, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
@@ -164,8 +176,10 @@ def test_a_capture_says_that_the_broker_refuses_its_changes_and_goes_on_by_itsel
             insert(1)
             eventually(lambda: listed()[0] == "cannot write", what="it says so")
             assert "the broker refuses records, as its disk is full" in listed()[1]
+            assert in_console(broker, tmp_path) == listed()[1]
             disk.is_full = False
             eventually(lambda: listed() == ("streaming", ""), what="it goes on", within_s=60)
+            assert in_console(broker, tmp_path) == ""
         finally:
             disk.is_full = False
             runner.stop()

@@ -23,6 +23,7 @@ from tests.support.waiting import eventually
 
 WITHIN_S = 20.0
 GET_METRICS = b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"
+GET_HEALTH = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
 
 
 @pytest.fixture
@@ -36,9 +37,11 @@ def url_of(broker: BrokerThread) -> str:
     return broker.server.metrics_url
 
 
-def connect(broker: BrokerThread) -> socket.socket:
+def connect(broker: BrokerThread, address: str = "127.0.0.1") -> socket.socket:
+    """From one of this machine's own addresses."""
     where = urlsplit(url_of(broker))
-    return socket.create_connection((where.hostname, where.port), timeout=WITHIN_S)
+    to = (where.hostname, where.port)
+    return socket.create_connection(to, timeout=WITHIN_S, source_address=(address, 0))
 
 
 def read_all(connection: socket.socket) -> bytes:
@@ -49,9 +52,9 @@ def read_all(connection: socket.socket) -> bytes:
     return text
 
 
-def ask(broker: BrokerThread, request: bytes) -> bytes:
+def ask(broker: BrokerThread, request: bytes, address: str = "127.0.0.1") -> bytes:
     """Everything that comes back until the connection ends."""
-    with connect(broker) as connection:
+    with connect(broker, address) as connection:
         connection.sendall(request)
         return read_all(connection)
 
@@ -105,25 +108,67 @@ def test_one_who_leaves_early_is_forgotten(broker: BrokerThread) -> None:
     assert_serves(broker)
 
 
-def test_there_are_only_so_many_connections(
-    broker: BrokerThread, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(endpoint, "CONNECTIONS_MAX", 3)
+@pytest.fixture
+def held(monkeypatch: pytest.MonkeyPatch) -> Iterator[contextlib.ExitStack]:
+    """Connections that are held. Of places there are 12, and 3 for one address."""
+    monkeypatch.setattr(endpoint, "CONNECTIONS_MAX", 12)
     monkeypatch.setattr(endpoint, "HEAD_SECONDS_MAX", 60.0)
+    monkeypatch.setattr(endpoint, "HURRIED_SECONDS_MAX", 60.0)
     with contextlib.ExitStack() as held:
-        waiting = [held.enter_context(connect(broker)) for _ in range(3)]
-        for connection in waiting:
-            connection.sendall(b"GET /healthz HTTP/1.1\r\n")
-        assert ask(broker, GET_METRICS).startswith(b"HTTP/1.1 503 ")
-        for connection in waiting:
-            connection.sendall(b"\r\n")
-            assert read_all(connection).endswith(b"ok\n")
+        yield held
+
+
+def half_asked(
+    broker: BrokerThread, held: contextlib.ExitStack, count: int, address: str
+) -> list[socket.socket]:
+    """Connections that send the first line of a request."""
+    found = [held.enter_context(connect(broker, address)) for _ in range(count)]
+    for connection in found:
+        connection.sendall(b"GET /healthz HTTP/1.1\r\n")
+    return found
+
+
+def test_one_address_holds_a_quarter_of_the_places(
+    broker: BrokerThread, held: contextlib.ExitStack
+) -> None:
+    waiting = half_asked(broker, held, 3, "127.0.0.1")
+    assert ask(broker, GET_METRICS).startswith(b"HTTP/1.1 503 ")
+    assert ask(broker, GET_METRICS, "127.0.0.2").startswith(b"HTTP/1.1 200 ")
+    for connection in waiting:
+        connection.sendall(b"\r\n")
+        assert read_all(connection).endswith(b"ok\n")
+    eventually(
+        lambda: ask(broker, GET_METRICS).startswith(b"HTTP/1.1 200 "), what="room for another"
+    )
     assert_serves(broker)
 
 
+def test_health_is_answered_where_all_places_are_held(
+    broker: BrokerThread, held: contextlib.ExitStack
+) -> None:
+    for number in range(1, 5):
+        half_asked(broker, held, 3, f"127.0.0.{number}")
+    for address in ("127.0.0.1", "127.0.0.9"):
+        assert ask(broker, GET_METRICS, address).startswith(b"HTTP/1.1 503 ")
+        assert ask(broker, GET_HEALTH, address).startswith(b"HTTP/1.1 200 ")
+
+
+def test_who_holds_all_that_an_address_may_is_refused_at_once_and_no_other_address(
+    broker: BrokerThread, held: contextlib.ExitStack
+) -> None:
+    half_asked(broker, held, 3 + 3, "127.0.0.1")
+    with connect(broker) as connection:
+        assert read_all(connection).startswith(b"HTTP/1.1 503 ")
+    assert ask(broker, GET_HEALTH, "127.0.0.2").startswith(b"HTTP/1.1 200 ")
+
+
 def test_many_scrapes_at_once_are_all_answered(broker: BrokerThread) -> None:
+    addresses = [f"127.0.0.{number + 1}" for number in range(endpoint.ADDRESS_PART)]
+    each = endpoint.CONNECTIONS_MAX // endpoint.ADDRESS_PART
     with contextlib.ExitStack() as held:
-        waiting = [held.enter_context(connect(broker)) for _ in range(endpoint.CONNECTIONS_MAX)]
+        waiting = [
+            held.enter_context(connect(broker, one)) for one in addresses for _ in range(each)
+        ]
         for connection in waiting:
             connection.sendall(GET_METRICS)
         for connection in waiting:

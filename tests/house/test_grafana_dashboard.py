@@ -59,6 +59,16 @@ def test_a_query_names_metrics_and_labels_that_exist(panel: str, target: dict[st
     assert shown <= (by if by else known), "a label that the sum has left out"
 
 
+def test_what_the_guide_says_to_watch_is_in_the_dashboard() -> None:
+    """A metric is here by its name, a histogram by its buckets."""
+    watched = GUIDE.read_text(encoding="utf-8").split("## Watch it")[1].split("\n## ")[0]
+    rows = [line.split("|")[1] for line in watched.splitlines() if line.startswith("| `millstream")]
+    wanted = {name for row in rows for name in NAME.findall(row)}
+    shown = {name for _, one in QUERIES for name in NAME.findall(one["expr"])}
+    assert len(wanted) >= 10
+    assert wanted <= {name.removesuffix("_bucket") for name in shown}
+
+
 def test_panels_have_ids_places_and_the_datasource_of_the_reader() -> None:
     ids = [one["id"] for one in DASHBOARD["panels"]]
     assert len(ids) == len(set(ids))

@@ -23,7 +23,7 @@ LAYERS = [
     {"passwords", "settings"},
     {"telemetry"},
     {"capture_processes", "client_protection", "declarations", "declared_views"}
-    | {"publishing", "running"},
+    | {"broker_start", "publishing", "running"},
     {"captures", "embedded", "forgetting", "jobs"},
     {"aggregates"},
     {"hosting"},

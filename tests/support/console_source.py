@@ -162,6 +162,8 @@ class MemoryQueues:
     def __init__(self) -> None:
         self.letters = [letter(number) for number in range(3)]
         self.redriven: list[Sequence[str] | None] = []
+        self.waiting: int | None = 2
+        self.workers = 1
 
     def names(self) -> Sequence[str]:
         return ["restock"]
@@ -170,8 +172,8 @@ class MemoryQueues:
         return QueueSeen(
             name=name,
             state="stable",
-            workers=(WorkerSeen(id="w", host="127.0.0.1", partitions=1),),
-            backlog=(Backlog(partition=0, start=4, waiting=2),),
+            workers=(WorkerSeen(id="w", host="127.0.0.1", partitions=1),) * self.workers,
+            backlog=(Backlog(partition=0, start=4, waiting=self.waiting),),
         )
 
     def dead(self, name: str) -> Sequence[DeadLetter]:
@@ -213,6 +215,7 @@ class MemoryDeclared:
             load=[{"table": "orders", "phase": "copying", "rows": 50, "rows_estimate": 200}],
         )
         self.is_stale = False
+        self.refusal = ""
         self.measured: Lag | None = None
         self.corrects_ms = 0
         self.restarted: list[str] = []
@@ -240,6 +243,7 @@ class MemoryDeclared:
                 topics=("shopdb.orders",),
                 status=self.status,
                 is_stale=self.is_stale,
+                refusal=self.refusal,
             )
         ]
 

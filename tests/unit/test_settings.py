@@ -12,6 +12,7 @@ from millstream.base.quantity import (
     format_duration_ms,
     format_duration_roughly,
     format_size,
+    format_whole_size,
     parse_duration_ms,
     parse_size,
 )
@@ -78,6 +79,11 @@ def test_a_rough_duration_has_two_units_at_most() -> None:
     assert format_duration_roughly(3 * HOUR_MS + 12 * MINUTE_MS + 5_004) == "3h 12m"
     assert format_duration_roughly(59_999) == "59s"
     assert format_duration_roughly(12) == "12ms"
+
+
+def test_a_size_for_reading_is_in_whole_units() -> None:
+    sizes = (0, 1_023, 41_000, 600 * MIB + 7, 18 * GIB + MIB)
+    assert [format_whole_size(one) for one in sizes] == ["0B", "0B", "40KiB", "600MiB", "18GiB"]
 
 
 def test_several_brokers_are_separated_by_commas() -> None:

@@ -62,6 +62,7 @@ def set_up_diagnostics(form: str) -> None:
         logging.captureWarnings(True)
         sys.excepthook = _log_uncaught
         threading.excepthook = _log_ended_thread
+        sys.unraisablehook = _log_unraisable
 
 
 def is_json() -> bool:
@@ -92,3 +93,11 @@ def _log_uncaught(
 def _log_ended_thread(ended: threading.ExceptHookArgs) -> None:
     if ended.exc_value is not None:
         _log_uncaught(ended.exc_type, ended.exc_value, ended.exc_traceback)
+
+
+def _log_unraisable(found: "sys.UnraisableHookArgs") -> None:
+    """What nobody can catch: of a finalizer, say."""
+    if found.exc_value is not None:
+        exc_info = (found.exc_type, found.exc_value, found.exc_traceback)
+        where = found.err_msg or "ignored"
+        logging.getLogger(SAID).error("%s: %s", where, found.exc_value, exc_info=exc_info)

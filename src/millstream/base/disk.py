@@ -24,9 +24,12 @@ from millstream.base.open_files import (
     ReopenedFile,
     open_files_possible,
 )
+from millstream.base.quantity import MIB
 
 Bytes: TypeAlias = bytes | bytearray | memoryview
 
+# A disk with less room is full: less than the broker's own reserve for deletions.
+FULL_BYTES = MIB
 # The kernel takes at most this many buffers in one vectored write (UIO_MAXIOV on Linux).
 IOVEC_MAX = 1024
 # No space, quota exceeded, file too large for the file system: all three heal when space is freed.

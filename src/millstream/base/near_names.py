@@ -1,7 +1,9 @@
-"""What was meant by a name that nothing has. Pure."""
+"""Names in messages: what was meant by one that nothing has, and a few of many. Pure."""
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+
+NAMES_SHOWN_MAX = 10
 
 
 def did_you_mean(name: str, known: Iterable[str], *, otherwise: str = "") -> str:
@@ -12,3 +14,9 @@ def did_you_mean(name: str, known: Iterable[str], *, otherwise: str = "") -> str
 
 def there_are(known: Iterable[str]) -> str:
     return ", ".join(sorted(known)) or "none"
+
+
+def some_of(names: Sequence[str]) -> str:
+    """The first ones, and how many there are besides."""
+    rest = len(names) - NAMES_SHOWN_MAX
+    return ", ".join(names[:NAMES_SHOWN_MAX]) + (f" and {rest} more" if rest > 0 else "")

@@ -66,6 +66,12 @@ def format_size(size_bytes: int) -> str:
     return f"{size_bytes}B"
 
 
+def format_whole_size(size_bytes: int) -> str:
+    """For reading, not for parsing back: "18GiB", "512MiB", "40KiB"."""
+    unit = GIB if size_bytes >= 10 * GIB else MIB if size_bytes >= MIB else KIB
+    return format_size(size_bytes // unit * unit)
+
+
 def format_duration_ms(duration_ms: int) -> str:
     """The exact value in its units, largest first: `parse_duration_ms` reads it back."""
     return " ".join(_duration_parts(duration_ms)) or "0ms"

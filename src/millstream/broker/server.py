@@ -12,6 +12,7 @@ import millstream.broker.apis  # noqa: F401 - fills the table of handlers
 from millstream.base.clock import Clock
 from millstream.base.disk import Disk, DiskFull
 from millstream.base.errors import MillstreamError
+from millstream.base.near_names import some_of
 from millstream.base.open_files import connections_possible
 from millstream.broker.access.acceptor import Acceptor
 from millstream.broker.access.access_control import AccessControl
@@ -71,9 +72,8 @@ TRANSACTION_CHECK_INTERVAL_MS = 1_000
 SHARE_STATE_CHECK_INTERVAL_MS = 60_000
 # How often the free space of the disk is looked at.
 SPACE_CHECK_INTERVAL_MS = 1_000
-# How often a trouble that lasts is said again, and how many partitions are named.
+# How often a trouble that lasts is said again.
 TROUBLE_LINE_INTERVAL_MS = 60_000
-PARTITIONS_NAMED_MAX = 10
 # How often the end of the certificate is looked at.
 CERTIFICATE_CHECK_INTERVAL_MS = 24 * 3600 * 1000
 
@@ -455,18 +455,12 @@ def lasting_troubles(directory: LogDirectory) -> list[str]:
     lines = []
     if read_only:
         lines.append(
-            f"partitions that take no records since a write failed: {_names(read_only)}; check the "
-            "disk, then restart the broker"
+            f"partitions that take no records since a write failed: {some_of(read_only)}; check "
+            "the disk, then restart the broker"
         )
     if damaged:
         lines.append(
-            f"partitions with damaged records, which are not served: {_names(damaged)}; restore "
+            f"partitions with damaged records, which are not served: {some_of(damaged)}; restore "
             "their files from a copy, and check the disk"
         )
     return lines
-
-
-def _names(names: list[str]) -> str:
-    rest = len(names) - PARTITIONS_NAMED_MAX
-    named = ", ".join(names[:PARTITIONS_NAMED_MAX])
-    return f"{named} and {rest} more" if rest > 0 else named

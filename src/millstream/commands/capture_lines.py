@@ -43,7 +43,7 @@ def facts_of(
     assert definition is not None
     status = records.status or {}
     state = state_of(records, now_ms=now_ms)
-    refusal = _refusal(records, state, health)
+    refusal = refusal_of(records, state, health)
     return {
         "capture": name,
         "url": shown_url(definition.url),
@@ -91,8 +91,11 @@ def state_of(records: "CaptureRecords", *, now_ms: int) -> str:
     return "pausing" if records.control.is_paused and status.state != "paused" else status.state
 
 
-def _refusal(records: "CaptureRecords", state: str, health: "BrokerHealth | None") -> str:
-    """Why the broker takes no records of it now; empty if it does, or if none are due."""
+def refusal_of(records: "CaptureRecords", state: str, health: "BrokerHealth | None") -> str:
+    """Why the broker takes no records of it now; empty if it does, or if none are due.
+
+    `state`: how the capture is otherwise, as `state_of` says it.
+    """
     has_ended = (records.status or {}).get("state") == "ended"
     if health is None or state not in WRITING or has_ended:
         return ""

@@ -5,20 +5,18 @@ librdkafka's errors are translated here, once. Works with Millstream's broker an
 
 import logging
 import re
-import shlex
 import socket
 import ssl
 import time
 from collections.abc import Iterable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from millstream.base.errors import MillstreamError, Rejected, Retryable
 from millstream.base.near_names import did_you_mean
+from millstream.broker_start import start_command
 from millstream.client_protection import protection_config
-from millstream.log.log_directory import META_FILE
 from millstream.setting_kinds import Address
-from millstream.settings import BrokerSettings, ClientSettings, load
+from millstream.settings import ClientSettings, load
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError
@@ -32,7 +30,6 @@ NOT_ALLOWED = "_AUTHORIZATION_FAILED"
 # OpenSSL's X509_V_ERR_HOSTNAME_MISMATCH and X509_V_ERR_IP_ADDRESS_MISMATCH.
 NAME_MISMATCHES = (62, 64)
 # Millstream's and Kafka's own.
-DATA_NAMED_MAX = 3
 INTERNAL_TOPICS = ("__consumer_offsets", "__millstream_metadata", "__transaction_state")
 
 
@@ -42,17 +39,6 @@ class Partition(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.topic}[{self.number}]"
-
-
-def start_command() -> str:
-    """With the data of an application that was run in this directory, and not with none. A
-    directory without a log is not named: an application whose broker was another process has one.
-    """
-    data = BrokerSettings().data
-    found = [] if data.exists() else sorted(Path().glob(f"*{data.suffix}/{META_FILE}"))
-    found = [one.parent for one in found[:DATA_NAMED_MAX]]
-    commands = [f"millstream broker --data {shlex.quote(str(one))}" for one in found]
-    return "` or `".join(commands or ["millstream broker"])
 
 
 class BrokerUnreachable(Retryable):

@@ -4,6 +4,7 @@ import contextlib
 import importlib.util
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from millstream.base.errors import Rejected
@@ -64,11 +65,19 @@ def served(app: "App", terms: HttpTerms) -> "Iterator[Callable[[], Service]]":
             limits=terms.limits,
             admission=terms.admission,
             console=console,
-            folders=(str(app.data), str(app.data.absolute())),
+            folders=private_folders(app),
         )
     finally:
         console.close()
         application.close()
+
+
+def private_folders(app: "App") -> tuple[str, ...]:
+    """Whose names no client sees: those of the application, as errors may write them, and the one
+    that it runs in."""
+    given = [str(app.data), *app.views.folders(), *app.forgetting.folders(), str(Path.cwd())]
+    names = (name for one in given for name in (one, str(Path(one)), str(Path(one).absolute())))
+    return tuple(dict.fromkeys(names))
 
 
 def require_web(command: str) -> None:

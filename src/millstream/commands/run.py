@@ -107,7 +107,6 @@ def _run(
             rebuild=rebuild,
             repeat_side_effects=repeat_side_effects,
             look=look,
-            one_by_one=True,
         )
     if not json:
         say(ended_line(done))

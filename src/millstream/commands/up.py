@@ -215,7 +215,6 @@ class _Up:
                     only=only,
                     rebuild=rebuild,
                     look=self._looking(look),
-                    one_by_one=True,
                     stays=True,
                 )
             elif app.captures.declared:

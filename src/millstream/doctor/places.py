@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from millstream.base.errors import MillstreamError
+from millstream.broker_start import start_command
 from millstream.client_protection import protection_config
 from millstream.doctor.finding import Finding
 from millstream.doctor.verdicts import (
@@ -115,7 +116,7 @@ def _refusal(settings: ClientSettings, address: str) -> str:
 
 
 def _broker() -> Finding:
-    from millstream.processing.kafka_clients import admin_client, translated
+    from millstream.processing.kafka_clients import BrokerNotReached, admin_client, translated
 
     settings = load(ClientSettings)
     address = ",".join(map(str, settings.brokers))
@@ -127,6 +128,9 @@ def _broker() -> Finding:
             brokers=address,
         )
     except MillstreamError as error:
-        return broker_finding(address, "", _refusal(settings, address) or str(error))
+        is_silent = isinstance(error, BrokerNotReached)  # whose own advice is the finding's
+        told = "no broker answers there" if is_silent else str(error)
+        problem = _refusal(settings, address) or told
+        return broker_finding(address, "", problem, start=start_command())
     told = f"{len(found.brokers)} in the cluster, {len(found.topics)} topics"
     return broker_finding(address, told, "")

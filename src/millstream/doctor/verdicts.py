@@ -257,10 +257,13 @@ def data_finding(data: DataDirectory) -> Finding:
     return Finding(check, "ok", f"{data.path}: ours, and free")
 
 
-def broker_finding(address: str, answer: str, problem: str) -> Finding:
+def broker_finding(
+    address: str, answer: str, problem: str, *, start: str = "millstream broker"
+) -> Finding:
+    """`start`: the command that starts one here."""
     if not problem:
         return Finding("broker", "ok", f"{address}: {answer}")
-    mend = "start it (`millstream broker`), or set MILLSTREAM_BROKERS to where it is"
+    mend = f"start it (`{start}`), or set MILLSTREAM_BROKERS to where it is"
     if "login" in problem:
         mend = "give the right user and password, or `millstream users add` at the broker"
     return Finding("broker", "fail", f"{address}: {problem}", mend)

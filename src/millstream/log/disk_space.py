@@ -6,10 +6,9 @@ minute, and once when it is over. The owner counts refused writes and calls `loo
 reads no disk and no clock.
 """
 
-from millstream.base.quantity import KIB, MIB, format_duration_ms, format_size
+from millstream.base.disk import FULL_BYTES
+from millstream.base.quantity import format_duration_ms, format_whole_size
 
-# Less than the broker's own reserve for deletions.
-FULL_BYTES = MIB
 LINE_INTERVAL_MS = 60_000
 # Clients try again within a second or two: after this long without a refusal there is room.
 QUIET_MS = 5_000
@@ -50,15 +49,16 @@ class DiskSpace:
         elif 0 <= now_ms - self._said_ms < LINE_INTERVAL_MS:
             return None
         self._said_ms = now_ms
+        free = format_whole_size(free_bytes)
         return (
-            f"{self._place}: the disk is full: {_roughly(free_bytes)} free, {self._refused()}"
+            f"{self._place}: the disk is full: {free} free, {self._refused()}"
             f"{self._for(now_ms)}. Producers wait, readers are served. Free some space: delete "
             "topics or records, or other files; writing continues by itself"
         )
 
     def _over(self, free_bytes: int, now_ms: int) -> str:
         line = (
-            f"{self._place}: the disk has room again: {_roughly(free_bytes)} free, "
+            f"{self._place}: the disk has room again: {format_whole_size(free_bytes)} free, "
             f"{self._refused()}{self._for(now_ms)}"
         )
         self.full_since_ms, self._refusals_before = None, self.refusals
@@ -71,8 +71,3 @@ class DiskSpace:
     def _for(self, now_ms: int) -> str:
         lasted_ms = max(0, now_ms - (self.full_since_ms or now_ms)) // 1_000 * 1_000
         return f" in {format_duration_ms(lasted_ms)}" if lasted_ms else ""
-
-
-def _roughly(size_bytes: int) -> str:
-    unit = MIB if size_bytes >= MIB else KIB
-    return format_size(size_bytes // unit * unit)

@@ -6,10 +6,13 @@ partitions that nobody keeps in sync. A user that may not see the disks gets no 
 
 import asyncio
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
+from millstream.base.disk import FULL_BYTES
 from millstream.base.errors import MillstreamError
-from millstream.base.quantity import MIB, format_size
+from millstream.base.near_names import some_of
+from millstream.base.quantity import format_whole_size
 from millstream.broker.wire import ErrorCode
 from millstream.broker.wire.messages.describe_log_dirs import (
     DescribeLogDirsRequest,
@@ -19,9 +22,6 @@ from millstream.broker.wire.messages.metadata import MetadataRequest, MetadataRe
 from millstream.queues.access import Access, Address
 from millstream.queues.connection import ConnectionLost, connect, connect_to_any
 
-# As the broker has it: less than this is no room.
-FULL_BYTES = MIB
-PARTITIONS_NAMED_MAX = 5
 LOOK_SECONDS = 3.0
 
 
@@ -39,15 +39,21 @@ class DiskSeen:
         return self.usable_bytes < FULL_BYTES
 
     def __str__(self) -> str:
-        used = f"{_roughly(self.usable_bytes)} of {_roughly(self.total_bytes)} free"
-        return f"{self.path} of the broker at {self.broker}: {used}"
+        free, total = format_whole_size(self.usable_bytes), format_whole_size(self.total_bytes)
+        return f"{self.path} of the broker at {self.broker}: {free} of {total} free"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerHealth:
-    """Partitions by topic. `read_only` ones take no records; of `damaged` ones some are lost."""
+    """Partitions by topic. `read_only` ones take no records; of `damaged` ones some are lost.
+
+    `without_room`: topics with a partition whose leader has no room on any of its disks, with one
+    of these disks. Of a broker where only some disks are full nobody says which partitions they
+    have, so it counts as one that takes records.
+    """
 
     disks: tuple[DiskSeen, ...] = ()
+    without_room: Mapping[str, DiskSeen] = field(default_factory=dict)
     read_only: tuple[tuple[str, int], ...] = ()
     damaged: tuple[tuple[str, int], ...] = ()
 
@@ -76,8 +82,9 @@ class BrokerHealth:
 
     def refusal_of(self, topics: set[str]) -> str:
         """Why records for these topics are not taken now; empty if they are."""
-        if self.full:
-            return f"the broker refuses records, as its disk is full ({self.full[0]})"
+        full = [self.without_room[name] for name in sorted(topics & self.without_room.keys())]
+        if full:
+            return f"the broker refuses records, as its disk is full ({full[0]})"
         stuck = [part for part in self.read_only if part[0] in topics]
         if stuck:
             return f"the broker refuses records, as {names_of(tuple(stuck))} is read-only"
@@ -119,13 +126,34 @@ async def _asked(access: Access, seconds_max: float) -> BrokerHealth:
     async with asyncio.timeout(seconds_max):
         async with await connect_to_any(access) as anyone:
             metadata = await anyone.call(MetadataRequest(topics=None), MetadataResponse)
-        disks: list[DiskSeen] = []
+        disks: dict[int, list[DiskSeen]] = {}
         for node in metadata.brokers:
             address = Address(node.host, node.port)
             async with await connect(address, access) as broker:
                 request = DescribeLogDirsRequest(topics=[])
-                disks += _disks(address, await broker.call(request, DescribeLogDirsResponse))
-    return BrokerHealth(disks=tuple(disks), **_partitions(metadata))
+                answer = await broker.call(request, DescribeLogDirsResponse)
+                disks[node.node_id] = _disks(address, answer)
+    return BrokerHealth(
+        disks=tuple(disk for of_node in disks.values() for disk in of_node),
+        without_room=topics_without_room(metadata, disks),
+        **_partitions(metadata),
+    )
+
+
+def topics_without_room(
+    metadata: MetadataResponse, disks: Mapping[int, Sequence[DiskSeen]]
+) -> dict[str, DiskSeen]:
+    full = {
+        node: of_node[0]
+        for node, of_node in disks.items()
+        if of_node and all(disk.is_full for disk in of_node)
+    }
+    return {
+        topic.name or "": full[part.leader_id]
+        for topic in metadata.topics
+        for part in topic.partitions
+        if part.leader_id in full
+    }
 
 
 def _disks(address: Address, answer: DescribeLogDirsResponse) -> list[DiskSeen]:
@@ -156,13 +184,4 @@ def _partitions(metadata: MetadataResponse) -> dict[str, tuple[tuple[str, int], 
 
 
 def names_of(partitions: tuple[tuple[str, int], ...]) -> str:
-    names = [f"{topic}-{number}" for topic, number in partitions[:PARTITIONS_NAMED_MAX]]
-    rest = len(partitions) - len(names)
-    return ", ".join(names) + (f" and {rest} more" if rest else "")
-
-
-def _roughly(size_bytes: int) -> str:
-    """In whole MiB: "512MiB", "18GiB"."""
-    gib = 1 << 30
-    unit = gib if size_bytes >= 10 * gib else MIB
-    return format_size(size_bytes // unit * unit)
+    return some_of([f"{topic}-{number}" for topic, number in partitions])

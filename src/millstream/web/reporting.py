@@ -7,7 +7,11 @@ import logging
 import secrets
 from dataclasses import replace
 
-from millstream.web.private_paths import private_paths, without_paths
+from millstream.web.private_paths import (
+    private_paths,
+    without_code_directories,
+    without_paths,
+)
 from millstream.web.problems import Problem, problem_of
 
 logger = logging.getLogger(__name__)
@@ -18,7 +22,7 @@ ID_BYTES = 6
 def reported(error: BaseException, doing: str, folders: tuple[str, ...]) -> Problem:
     """The error as a client may see it. `doing`: the request, for the log."""
     problem = problem_of(error)
-    detail = without_paths(problem.detail, private_paths(folders))
+    detail = without_paths(without_code_directories(problem.detail), private_paths(folders))
     is_fault = problem.word == "fault"
     if not is_fault and detail == problem.detail:
         return problem

@@ -1,5 +1,6 @@
 import json
 import logging
+import subprocess
 import sys
 
 from millstream.base.diagnostics import JsonLines
@@ -24,3 +25,23 @@ def test_an_exception_is_a_field_of_its_line() -> None:
         "logger": "millstream.x",
         "message": "job failed",
     }
+
+
+def test_an_error_that_nobody_can_catch_is_a_line_too() -> None:
+    program = """
+from millstream.base.diagnostics import set_up_diagnostics
+
+class Held:
+    def __del__(self):
+        raise ValueError("not closed")
+
+set_up_diagnostics("json")
+Held()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
+    )
+    found = json.loads(done.stderr)
+    assert found["level"] == "error"
+    assert found["message"].endswith("not closed")
+    assert "Traceback" in found["exception"]

@@ -110,9 +110,8 @@ def test_a_run_that_is_over_says_what_it_wrote() -> None:
     assert capture_lines.line_of(over) == "shop: ended, 1 change, 2/s, 1,200 rows loaded"
 
 
-FULL = BrokerHealth(
-    disks=(DiskSeen(broker="db:9092", path="/data", usable_bytes=0, total_bytes=24 << 20),)
-)
+DISK = DiskSeen(broker="db:9092", path="/data", usable_bytes=0, total_bytes=24 << 20)
+FULL = BrokerHealth(disks=(DISK,), without_room={"_captures": DISK})
 
 
 @pytest.mark.parametrize("age_ms", [0, STALE_MS + 1])
@@ -132,6 +131,13 @@ def test_a_capture_that_does_not_want_to_write_stays_as_it_is_on_a_full_disk() -
         told = records(replace(STREAMING, state=state))
         found = capture_lines.facts_of("shop", told, now_ms=NOW_MS, health=FULL)
         assert found["state"] in (state, "not running")
+
+
+def test_a_capture_is_not_refused_by_a_full_broker_that_has_none_of_its_topics() -> None:
+    elsewhere = BrokerHealth(disks=(DISK,), without_room={"clicks": DISK})
+    told = records(STREAMING)
+    found = capture_lines.facts_of("shop", told, now_ms=NOW_MS, health=elsewhere)
+    assert (found["state"], found["error"]) == ("streaming", "")
 
 
 def test_a_capture_is_refused_only_by_read_only_partitions_of_its_own() -> None:

@@ -1,7 +1,8 @@
 """A full disk is said once a minute, and once when it is over; quotas count as full, too."""
 
+from millstream.base.disk import FULL_BYTES
 from millstream.base.quantity import MIB
-from millstream.log.disk_space import FULL_BYTES, LINE_INTERVAL_MS, QUIET_MS, DiskSpace
+from millstream.log.disk_space import LINE_INTERVAL_MS, QUIET_MS, DiskSpace
 
 NOW_MS = 1_000_000
 

@@ -29,6 +29,10 @@ says so in words (the broker's refusal has the sentence). Counting is always on,
 µs for each request. A scrape takes 0.1 to 0.2 s of CPU for 1,000 partitions, in slices of a few
 milliseconds between which clients are served (`bench/metrics.py`).
 
+Of 32 connections at one time one address has 8 at most, each for one request that comes within
+5 s. Beyond that `/metrics` is answered with 503, and `/healthz` still with what is so, if it is
+asked for within a second; of such connections there are as many again.
+
 ```yaml
 scrape_configs:
   - job_name: millstream

@@ -1,14 +1,17 @@
 """Serves the metrics by HTTP, on the broker's loop: GET /metrics and GET /healthz.
 
-Each connection has one request and one answer, a few seconds, and a place among a few: whatever
-comes by it costs the broker little. There is no login, so it listens on loopback unless a setting
-says otherwise in words. It only reads.
+Each connection has one request and one answer, a few seconds, and a place among a few, of which
+one address has a quarter at most: whatever comes by it costs the broker little. Where no place is
+left, /healthz is answered all the same, to who asks at once. There is no login, so it listens on
+loopback unless a setting says otherwise in words. It only reads.
 """
 
 import asyncio
+import contextlib
 import logging
 import os
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
 from http import HTTPStatus
 
 from millstream.base.errors import Rejected
@@ -26,11 +29,15 @@ from millstream.broker.security.listening import Listener
 
 logger = logging.getLogger(__name__)
 
+# As many again have a moment to ask for /healthz.
 CONNECTIONS_MAX = 32
+ADDRESS_PART = 4
 # For the request to come, and for the answer to be taken.
 HEAD_SECONDS_MAX = 5.0
+HURRIED_SECONDS_MAX = 1.0
 ANSWER_SECONDS_MAX = 30.0
 LOOP_CHECK_SECONDS = 0.5
+HEALTH = "/healthz"
 # What the setting must say.
 OPEN_METRICS = "anyone-on-the-network-may-read-the-metrics"
 
@@ -59,6 +66,26 @@ def check_may_listen(host: str, port: int, *, open_metrics: str) -> None:
         raise MetricsBeyondLoopback(host=host, port=port)
 
 
+class Places:
+    """Connections at one time, in all and by address."""
+
+    def __init__(self) -> None:
+        self._held: Counter[str] = Counter()
+
+    def has_room(self, address: str) -> bool:
+        is_free = self._held.total() < CONNECTIONS_MAX
+        return is_free and self._held[address] < CONNECTIONS_MAX // ADDRESS_PART
+
+    @contextlib.contextmanager
+    def held(self, address: str) -> Iterator[None]:
+        self._held[address] += 1
+        try:
+            yield
+        finally:
+            self._held[address] -= 1
+            self._held += Counter()  # drops addresses that hold none
+
+
 class MetricsEndpoint:
     """Listens from `start` to `stop`. Owned by the broker's loop."""
 
@@ -67,6 +94,7 @@ class MetricsEndpoint:
         self._is_healthy = is_healthy
         self._server: asyncio.Server | None = None
         self._open: set[asyncio.Task[None]] = set()
+        self._places, self._hurried = Places(), Places()
         self._watch: asyncio.Task[None] | None = None
         # One scrape at a time: however many ask, clients of the broker get their turns.
         self._turn = asyncio.Lock()
@@ -109,38 +137,47 @@ class MetricsEndpoint:
         task.add_done_callback(self._open.discard)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        peer = writer.get_extra_info("peername")
+        address = str(peer[0]) if peer else ""
         try:
-            writer.write(await self._answer(reader))
-            async with asyncio.timeout(ANSWER_SECONDS_MAX):
-                await writer.drain()
-                writer.close()
-                await writer.wait_closed()
+            await self._answer_at_a_place(reader, writer, address)
         except (TimeoutError, OSError, asyncio.IncompleteReadError):
             pass  # nobody is left who could be told
         finally:
             writer.transport.abort()
 
-    async def _answer(self, reader: asyncio.StreamReader) -> bytes:
+    async def _answer_at_a_place(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, address: str
+    ) -> None:
+        if self._places.has_room(address):
+            with self._places.held(address):
+                await _send(writer, await self._answer(reader))
+        elif self._hurried.has_room(address):
+            with self._hurried.held(address):
+                await _send(writer, await self._answer(reader, is_hurried=True))
+        else:
+            await _send(writer, _refusal(HTTPStatus.SERVICE_UNAVAILABLE))
+
+    async def _answer(self, reader: asyncio.StreamReader, *, is_hurried: bool = False) -> bytes:
         method = "GET"
+        seconds_max = HURRIED_SECONDS_MAX if is_hurried else HEAD_SECONDS_MAX
         try:
-            if len(self._open) > CONNECTIONS_MAX:
-                raise RefusedRequest(HTTPStatus.SERVICE_UNAVAILABLE)
-            request = await _read_request(reader)
+            request = await _read_request(reader, seconds_max)
             method = request.method
+            if is_hurried and request.path != HEALTH:
+                raise RefusedRequest(HTTPStatus.SERVICE_UNAVAILABLE)
             return await self._find_answer(request)
         except RefusedRequest as refused:
-            text = f"{refused.status.phrase}\n".encode()
-            return answer(refused.status, text, method=method)
+            return _refusal(refused.status, method=method)
 
     async def _find_answer(self, request: HttpRequest) -> bytes:
-        match request.path:
-            case "/metrics":
-                return await self._metrics(request)
-            case "/healthz" if self._is_healthy():
-                return answer(HTTPStatus.OK, b"ok\n", method=request.method)
-            case "/healthz":
-                raise RefusedRequest(HTTPStatus.SERVICE_UNAVAILABLE)
-        raise RefusedRequest(HTTPStatus.NOT_FOUND)
+        if request.path == "/metrics":
+            return await self._metrics(request)
+        if request.path != HEALTH:
+            raise RefusedRequest(HTTPStatus.NOT_FOUND)
+        if not self._is_healthy():
+            raise RefusedRequest(HTTPStatus.SERVICE_UNAVAILABLE)
+        return answer(HTTPStatus.OK, b"ok\n", method=request.method)
 
     async def _metrics(self, request: HttpRequest) -> bytes:
         exposition = Exposition(self._node, request.headers.get("accept", ""))
@@ -162,9 +199,21 @@ class MetricsEndpoint:
         return b"".join(slices)
 
 
-async def _read_request(reader: asyncio.StreamReader) -> HttpRequest:
+async def _send(writer: asyncio.StreamWriter, text: bytes) -> None:
+    writer.write(text)
+    async with asyncio.timeout(ANSWER_SECONDS_MAX):
+        await writer.drain()
+        writer.close()
+        await writer.wait_closed()
+
+
+def _refusal(status: HTTPStatus, *, method: str = "GET") -> bytes:
+    return answer(status, f"{status.phrase}\n".encode(), method=method)
+
+
+async def _read_request(reader: asyncio.StreamReader, seconds_max: float) -> HttpRequest:
     try:
-        async with asyncio.timeout(HEAD_SECONDS_MAX):
+        async with asyncio.timeout(seconds_max):
             head = await reader.readuntil(END_OF_HEAD)
     except TimeoutError:
         raise RefusedRequest(HTTPStatus.REQUEST_TIMEOUT) from None

@@ -14,6 +14,7 @@ from millstream.capture.position_record import TOPIC as CAPTURES_TOPIC
 from millstream.capture.position_record import CaptureRecords
 from millstream.capture.status import status_from_json
 from millstream.captures import Capture, named
+from millstream.commands.capture_lines import refusal_of, state_of
 from millstream.commands.console.recent import Recent
 from millstream.commands.console.shown_aggregates import ShownAggregates
 from millstream.commands.console.shown_cluster import AnsweringCluster, ShownCluster
@@ -22,9 +23,12 @@ from millstream.commands.console.shown_lags import MeasuredLags
 from millstream.commands.console.shown_topics import ShownTopics
 from millstream.jobs import JOBS_DIRECTORY
 from millstream.processing.jobs.job import Job, ToTopic, ToView
+from millstream.processing.jobs.job_status import JobStatus
 from millstream.processing.jobs.lag import Lag
+from millstream.queues.broker_health import BrokerHealth
 from millstream.setting_kinds import parse_address
 from millstream.web.console.facts import CaptureSeen, Flow, JobSeen, Node
+from millstream.web.private_paths import without_code_directories
 
 
 class ShownApp:
@@ -109,13 +113,26 @@ class ShownDeclarations:
         records = self._capture_records()
         declared = self._app.captures.declared
         names = sorted({*declared, *(name for name in records if records[name].definition)})
-        return [self._capture_seen(name, records.get(name, CaptureRecords())) for name in names]
+        health = self._health_if_told() if names else BrokerHealth()
+        return [
+            self._capture_seen(name, records.get(name, CaptureRecords()), health) for name in names
+        ]
 
-    def _capture_seen(self, name: str, records: CaptureRecords) -> CaptureSeen:
+    def _health_if_told(self) -> BrokerHealth:
+        try:
+            return self._topics.health()
+        except MillstreamError:
+            return BrokerHealth()
+
+    def _capture_seen(
+        self, name: str, records: CaptureRecords, health: BrokerHealth
+    ) -> CaptureSeen:
         declared = self._app.captures.declared.get(name)
         definition = records.definition or (declared.definition if declared else None)
         assert definition is not None  # it is declared, or defined
         status = None if records.status is None else status_from_json(records.status)
+        now_ms = self._now_ms()
+        known = replace(records, definition=definition)
         return CaptureSeen(
             name=name,
             url=definition.url,
@@ -123,8 +140,9 @@ class ShownDeclarations:
             tables=tuple(definition.tables),
             topics=tuple(sorted({one.topic for one in records.tables.values()})),
             status=status,
-            is_stale=status is not None and status.is_stale(now_ms=self._now_ms()),
+            is_stale=status is not None and status.is_stale(now_ms=now_ms),
             is_paused=records.control.is_paused,
+            refusal=refusal_of(known, state_of(records, now_ms=now_ms), health),
         )
 
     def jobs(self) -> Sequence[JobSeen]:
@@ -132,13 +150,13 @@ class ShownDeclarations:
         return [self._job_seen(job, records) for job in self._app.catalog.jobs.values()]
 
     def _job_seen(self, job: Job, records: Mapping[str, CaptureRecords]) -> JobSeen:
-        status = self._app.jobs.status(job.name)
+        status = _with_short_error(self._app.jobs.status(job.name))
         seen = JobSeen(
             name=job.name,
             inputs=tuple(self._inputs(job, records)),
             output=str(job.output),
             target=_target(job),
-            place=job.place,
+            place=job.place.rpartition("/")[2],
             status=status,
             is_stale=status is not None and status.is_stale(now_ms=self._now_ms()),
             trigger_ms=job.trigger_ms,
@@ -206,6 +224,14 @@ class ShownDeclarations:
     def close(self) -> None:
         with self._lock:
             self._end_following()
+
+
+def _with_short_error(status: JobStatus | None) -> JobStatus | None:
+    """Where the application's code is on the server's disk helps nobody to read an error."""
+    if status is None or not status.progress.error:
+        return status
+    error = without_code_directories(status.progress.error)
+    return replace(status, progress=replace(status.progress, error=error))
 
 
 def _target(job: Job) -> Node:

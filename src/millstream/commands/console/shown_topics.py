@@ -17,7 +17,7 @@ from millstream.commands.console.recent import Recent
 from millstream.commands.console.record_reader import Tail, newest_records, records_from
 from millstream.commands.console.record_writer import RecordWriter
 from millstream.queues.access import access_from
-from millstream.queues.broker_health import broker_health
+from millstream.queues.broker_health import BrokerHealth, broker_health
 from millstream.web.console.facts import (
     ConfigSeen,
     Look,
@@ -38,8 +38,11 @@ class ShownTopics:
         self._writer: RecordWriter | None = None
 
     def troubles(self) -> Sequence[str]:
+        return self.health().troubles()
+
+    def health(self) -> BrokerHealth:
         access = access_from(client_config(self._cluster().brokers))
-        return self._recent.answer("troubles", lambda: broker_health(access).troubles())
+        return self._recent.answer("health", lambda: broker_health(access))
 
     def partitions(self) -> Mapping[str, int]:
         return self._recent.answer("partitions", lambda: self._cluster().partition_counts())

@@ -16,8 +16,7 @@ from millstream.processing.jobs.job_run import JobRun
 from millstream.processing.jobs.progress import JobProgress
 
 LOOK_SECONDS = 0.2
-# One by one, how long the next job waits for one that takes long, and for one that runs and has
-# nothing to do.
+# How long the next job waits for one that takes long, and for one that runs and has nothing to do.
 START_SECONDS_MAX = 60.0
 IDLE_SECONDS_MAX = 6.0
 
@@ -74,18 +73,16 @@ class Supervisor:
         self,
         *,
         look: Look | None = None,
-        one_by_one: bool = False,
         stays: bool = False,
     ) -> None:
         """Until every job is done, or has failed, or `stop`; `look` sees the progress now and then.
 
-        In the main thread it also ends by a signal. `one_by_one`: a job starts when the one before
-        has done its first batch. That takes seconds of a core; all at once, all are late. `stays`:
-        until `stop`, as a job that has failed may be asked to begin again.
+        In the main thread it also ends by a signal. `stays`: until `stop`, as a job that has failed
+        may be asked to begin again.
         """
         with self._signals():
             try:
-                self._start(look, one_by_one=one_by_one)
+                self._start(look)
                 self._await(lambda: stays or self._is_any_alive, look)
             finally:
                 self._end()
@@ -98,21 +95,24 @@ class Supervisor:
     def _is_any_alive(self) -> bool:
         return any(thread.is_alive() for thread in self._threads.values())
 
-    def _start(self, look: Look | None, *, one_by_one: bool) -> None:
+    def _start(self, look: Look | None) -> None:
+        """Each when the one before has done its first batch. That takes seconds of a core: all at
+        once, all are late, and one by one the first is there soon."""
         for run in self._runs:
             self._begin(run)
-            if one_by_one:
-                self._await_up(run, look)
+            self._await_up(run, look)
 
     def _await_up(self, run: JobRun, look: Look | None) -> None:
         deadline, idle_since = time.monotonic() + START_SECONDS_MAX, time.monotonic()
+        thread = self._threads[run.job.name]
 
         def is_coming() -> bool:
             nonlocal idle_since
             now, progress = time.monotonic(), run.progress
             if progress.state == "starting" or progress.busy_ms:
                 idle_since = now
-            return not is_up(run) and now < deadline and now - idle_since < IDLE_SECONDS_MAX
+            is_patient = now < deadline and now - idle_since < IDLE_SECONDS_MAX
+            return thread.is_alive() and not is_up(run) and is_patient
 
         self._await(is_coming, look)
 

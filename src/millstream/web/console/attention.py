@@ -38,7 +38,7 @@ def notices_of(
     """The worst first, and of the bad ones the broker's: the others may follow from them."""
     of_broker = [_notice("bad", BROKER, text) for text in broker]
     found = [
-        *_of_captures(captures, conditions, must_wait=bool(broker)),
+        *_of_captures(captures, conditions),
         *_of_jobs(jobs, conditions),
         *_of_views(views, conditions),
     ]
@@ -51,18 +51,13 @@ def _rank(notice: Notice) -> tuple[bool, int]:
 
 
 def _of_captures(
-    captures: Iterable[CaptureSeen], conditions: Mapping[Node, Condition], *, must_wait: bool
+    captures: Iterable[CaptureSeen], conditions: Mapping[Node, Condition]
 ) -> Iterator[Notice]:
-    """`must_wait`: the broker takes no records, so that captures cannot write their states."""
     for one in captures:
         node = Node("capture", one.name)
         found = conditions[node]
-        error = one.status.error if one.status else ""
-        if must_wait and found.word == "stopped" and one.is_stale:
-            why = "the broker takes no records at present, so it cannot write"
-            yield _notice("bad", node, why, found)
-        elif not (found.word == "stopped" and one.status and one.status.state == "paused"):
-            yield from _of_condition(node, found, error)
+        if not (found.word == "stopped" and one.status and one.status.state == "paused"):
+            yield from _of_condition(node, found, one.error)
         if one.status is not None:
             yield from (_notice("warn", node, text) for text in one.status.warnings)
 

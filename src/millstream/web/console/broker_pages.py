@@ -4,8 +4,10 @@ from typing import Any
 
 from millstream.base.declared import LATE_SUFFIX
 from millstream.queues.asked import DEAD_SUFFIX
-from millstream.web.console.condition import group_condition
-from millstream.web.console.facts import Look, TopicDetail, TopicSeen
+from millstream.queues.inspection import QueueSeen
+from millstream.queues.terms import GROUP_PREFIX
+from millstream.web.console.condition import Condition, group_condition
+from millstream.web.console.facts import GroupSeen, Look, TopicDetail, TopicSeen
 from millstream.web.console.figures import curve
 from millstream.web.console.overview import small
 from millstream.web.console.record_text import in_full, matches, spans
@@ -182,10 +184,12 @@ def group(visit: Visit) -> dict[str, Any]:
 def queues(visit: Visit) -> dict[str, Any]:
     names = visit.source.queues.names()
     shown = searched(names, visit.text("q"))[:QUEUES_SEEN_MAX]
+    found = [visit.source.queues.seen(name) for name in shown]
     return {
         "total": len(names),
         "wanted": visit.text("q"),
-        "queues": [visit.source.queues.seen(name) for name in shown],
+        "queues": found,
+        "conditions": {one.name: _queue_condition(one, visit) for one in found},
         "dead": {name: len(visit.source.queues.dead(name)) for name in shown},
     }
 
@@ -195,9 +199,24 @@ def queue(visit: Visit) -> dict[str, Any]:
     if name not in known:
         raise Problem("not-found", unknown("topic", name, known).detail.replace("topic", "queue"))
     letters = visit.source.queues.dead(name)
+    found = visit.source.queues.seen(name)
     return {
-        "queue": visit.source.queues.seen(name),
+        "queue": found,
+        "condition": _queue_condition(found, visit),
         "letters": letters[:LETTERS_SHOWN],
         "letters_total": len(letters),
         "redriven": visit.number("redriven"),
     }
+
+
+def _queue_condition(queue: QueueSeen, visit: Visit) -> Condition:
+    """A queue is as its share group is, which is among the groups, too."""
+    lags = visit.watch.series("group", f"{GROUP_PREFIX}{queue.name}")
+    group = GroupSeen(
+        name=queue.name,
+        state=queue.state,
+        protocol="share",
+        members=len(queue.workers),
+        lag=queue.waiting,
+    )
+    return group_condition(group, trend=lags.trend(), was_current=lags.was_none())

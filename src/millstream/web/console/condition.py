@@ -1,4 +1,4 @@
-"""How a job, view, capture or group is, in one word, decided from facts for every page. Pure.
+"""How a job, view, capture, group or queue is, in one word, decided from facts. Pure.
 
 A page never looks at a state or a lag itself to say how something is: so no two pages, and no two
 places of one page, can disagree. The words, the worst first:
@@ -23,7 +23,9 @@ from millstream.web.console.figures import count, counted, day_clock, duration, 
 from millstream.web.console.series import Trend
 
 Word = Literal["failed", "stopped", "behind", "not run", "running", "starting", "done", "good"]
-Phase = Literal["never", "starting", "running", "retrying", "failed", "paused", "stopped", "done"]
+Phase = Literal[
+    "never", "starting", "running", "retrying", "refused", "failed", "paused", "stopped", "done"
+]
 WORDS: Final[tuple[Word, ...]] = (
     "failed",
     "stopped",
@@ -140,7 +142,7 @@ def _joined(parts: Iterable[str]) -> str:
 def _word(facts: Facts) -> Word:
     if facts.phase == "never":
         return "not run"
-    if facts.phase == "failed":
+    if facts.phase in ("failed", "refused"):
         return "failed"
     if facts.phase == "done":
         return "stopped" if facts.lag else "done"
@@ -211,6 +213,8 @@ def _lag_words(word: Word, facts: Facts) -> str:
 def _attempt(facts: Facts) -> str:
     if facts.phase == "failed":
         return ""
+    if facts.phase == "refused":
+        return "cannot write"
     if facts.phase == "retrying":
         soon = facts.retry_in_ms is None or facts.retry_in_ms < SECOND_MS
         return "tries again" + ("" if soon else f" in {duration(facts.retry_in_ms)}")
@@ -305,10 +309,11 @@ def view_condition(
 
 
 def capture_condition(capture: CaptureSeen, *, now_ms: int) -> Condition:
+    """One whose records the broker refuses tells nothing of that: its last status is of before."""
     status = capture.status
     if status is None:
         return decided(Facts(phase="never", now_ms=now_ms))
-    phase = CAPTURE_PHASES.get(status.state, "running")
+    phase = "refused" if capture.refusal else CAPTURE_PHASES.get(status.state, "running")
     is_alive = not capture.is_stale
     return decided(
         Facts(
@@ -324,13 +329,18 @@ def capture_condition(capture: CaptureSeen, *, now_ms: int) -> Condition:
 
 
 def group_condition(group: GroupSeen, *, trend: Trend | None, was_current: bool) -> Condition:
-    """A group that nobody is in stands still; whether that is right only its owner knows."""
-    has_members = group.members is None or group.members > 0
+    """A group that nobody is in stands still; whether that is right only its owner knows.
+
+    A member of a share group, which is a worker of a queue, has a record in its hands for as long
+    as it works on it: as many records as there are members are no backlog.
+    """
+    members = group.members
+    is_in_hands = group.protocol == "share" and (group.lag or 0) <= (members or 0)
     return decided(
         Facts(
-            phase="running" if has_members else "stopped",
+            phase="stopped" if members == 0 else "running",
             lag=group.lag,
             trend=trend,
-            was_current=was_current,
+            was_current=was_current or is_in_hands,
         )
     )

@@ -176,7 +176,8 @@ class Flow:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaptureSeen:
     """`status` is the last that its run told; `is_stale`: nobody tells any more. `url` has no
-    password."""
+    password. `refusal`: why the broker takes no records of it now, so that it cannot write its
+    status either; empty if it does."""
 
     name: str
     url: str
@@ -186,6 +187,12 @@ class CaptureSeen:
     status: Status | None = None
     is_stale: bool = False
     is_paused: bool = False
+    refusal: str = ""
+
+    @property
+    def error(self) -> str:
+        """What is wrong now, before what its run last told."""
+        return self.refusal or (self.status.error if self.status else "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

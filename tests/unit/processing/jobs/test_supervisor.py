@@ -1,41 +1,11 @@
 """Jobs side by side: who starts when, and how they end. The jobs only pretend to run."""
 
 import threading
-from dataclasses import replace
 from typing import Any
 
-from millstream.processing.jobs.progress import JobProgress, JobState
 from millstream.processing.jobs.supervisor import Supervisor
+from tests.support.pretended_run import PretendedRun
 from tests.support.waiting import eventually
-
-
-class PretendedRun:
-    """Runs until it is stopped; does its first batch when it is told to."""
-
-    failure = None
-
-    def __init__(self, name: str) -> None:
-        self.job: Any = type("PretendedJob", (), {"name": name})
-        self.progress = JobProgress(job=name)
-        self.is_started = threading.Event()
-        self.is_restart_asked = threading.Event()
-        self._stopping = threading.Event()
-
-    def run(self) -> None:
-        self.is_started.set()
-        self._stopping.wait()
-
-    def restart(self) -> None:
-        self.is_restart_asked.set()
-
-    def stop(self) -> None:
-        self._stopping.set()
-
-    def do_a_batch(self) -> None:
-        self.progress = replace(self.progress, batch=0)
-
-    def end(self, state: JobState) -> None:
-        self.progress = replace(self.progress, state=state)
 
 
 def supervised(*runs: PretendedRun, **terms: Any) -> tuple[Supervisor, threading.Thread]:
@@ -45,18 +15,9 @@ def supervised(*runs: PretendedRun, **terms: Any) -> tuple[Supervisor, threading
     return supervisor, thread
 
 
-def test_jobs_start_together() -> None:
-    first, second = PretendedRun("first"), PretendedRun("second")
-    supervisor, thread = supervised(first, second)
-    eventually(second.is_started.is_set, what="the second job", within_s=30)
-    supervisor.stop()
-    thread.join(30)
-    assert not thread.is_alive()
-
-
-def test_one_by_one_a_job_starts_when_the_one_before_has_done_a_batch() -> None:
+def test_a_job_starts_when_the_one_before_has_done_a_batch() -> None:
     first, second, third = (PretendedRun(name) for name in ("first", "second", "third"))
-    supervisor, thread = supervised(first, second, third, one_by_one=True)
+    supervisor, thread = supervised(first, second, third)
     eventually(first.is_started.is_set, what="the first job", within_s=30)
     first.do_a_batch()
     eventually(second.is_started.is_set, what="the second job", within_s=30)
@@ -70,16 +31,16 @@ def test_one_by_one_a_job_starts_when_the_one_before_has_done_a_batch() -> None:
 def test_a_job_that_has_nothing_to_do_does_not_hold_up_the_next() -> None:
     first, second = PretendedRun("first"), PretendedRun("second")
     first.end("running")
-    supervisor, thread = supervised(first, second, one_by_one=True)
+    supervisor, thread = supervised(first, second)
     eventually(second.is_started.is_set, what="the second job", within_s=40)
     assert not first.progress.batch is not None
     supervisor.stop()
     thread.join(30)
 
 
-def test_a_stop_while_jobs_start_one_by_one_ends_all() -> None:
+def test_a_stop_while_jobs_start_ends_all() -> None:
     first, second = PretendedRun("first"), PretendedRun("second")
-    supervisor, thread = supervised(first, second, one_by_one=True)
+    supervisor, thread = supervised(first, second)
     eventually(first.is_started.is_set, what="the first job", within_s=30)
     supervisor.stop()
     thread.join(30)

@@ -89,9 +89,9 @@ def test_a_view_that_is_not_there_is_no_news_while_its_job_makes_it_or_says_itse
         assert ("warn", "view sales") in told(declared, sales=damaged)
 
 
-def test_what_the_broker_cannot_do_comes_first_and_explains_a_capture_that_is_silent() -> None:
+def test_what_the_broker_cannot_do_comes_first_and_then_the_captures_that_it_refuses() -> None:
     declared = MemoryDeclared()
-    declared.is_stale = True
+    declared.refusal = "the broker refuses records, as its disk is full"
     found = notices_of(
         declared.captures(),
         declared.jobs(),
@@ -102,4 +102,5 @@ def test_what_the_broker_cannot_do_comes_first_and_explains_a_capture_that_is_si
     assert (found[0].level, str(found[0].node)) == ("bad", "broker broker")
     assert found[0].text == "the broker's disk is full"
     [capture] = [one for one in found if one.node.kind == "capture"]
-    assert capture.text == "the broker takes no records at present, so it cannot write"
+    assert capture.level == "bad"
+    assert capture.text == "the broker refuses records, as its disk is full (cannot write)"

@@ -254,12 +254,28 @@ def test_captures_are_told_of_in_the_same_words() -> None:
     assert capture(None).word == "not run"
 
 
-def capture(state: State | None, *, is_stale: bool = False, behind_ms: int | None = 0) -> Condition:
+def capture(
+    state: State | None, *, is_stale: bool = False, behind_ms: int | None = 0, refusal: str = ""
+) -> Condition:
     status = state and Status(state=state, run="r", at_ms=NOW_MS, behind_ms=behind_ms)
     seen = CaptureSeen(
-        name="shop", url="", mode="log", tables=(), status=status or None, is_stale=is_stale
+        name="shop",
+        url="",
+        mode="log",
+        tables=(),
+        status=status or None,
+        is_stale=is_stale,
+        refusal=refusal,
     )
     return capture_condition(seen, now_ms=NOW_MS)
+
+
+@pytest.mark.parametrize("is_stale", [False, True])
+def test_a_capture_whose_records_are_refused_cannot_write_whatever_it_last_told(
+    is_stale: bool,
+) -> None:
+    found = capture("streaming", is_stale=is_stale, refusal="the disk is full")
+    assert (found.word, found.note) == ("failed", "cannot write")
 
 
 def test_a_group_that_nobody_is_in_stands_still() -> None:
@@ -270,3 +286,16 @@ def test_a_group_that_nobody_is_in_stands_still() -> None:
     assert group_condition(lagging, trend="growing", was_current=False).word == "behind"
     empty = replace(group, members=0, lag=9)
     assert group_condition(empty, trend=None, was_current=False).word == "stopped"
+
+
+def test_a_queue_is_behind_when_more_waits_than_its_workers_have_in_their_hands() -> None:
+    group = GroupSeen(name="queue.mails", state="stable", protocol="share", members=2, lag=2)
+    assert group_condition(group, trend="steady", was_current=False).word == "good"
+    more = replace(group, lag=3)
+    assert group_condition(more, trend="steady", was_current=False).word == "behind"
+    assert group_condition(more, trend="shrinking", was_current=False).word == "good"
+    assert group_condition(more, trend=None, was_current=False).word == "running"
+    nobody = replace(group, members=0)
+    assert group_condition(nobody, trend=None, was_current=True).word == "stopped"
+    consumers = replace(group, protocol="consumer")
+    assert group_condition(consumers, trend="steady", was_current=False).word == "behind"

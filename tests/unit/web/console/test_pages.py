@@ -348,6 +348,18 @@ def test_a_watermark_that_leaves_room_for_corrections_is_shown_without_it(
     assert "corrects results back to 2026-11-17 12:03:07 UTC" in text
 
 
+@pytest.mark.parametrize(
+    ("workers", "waiting", "word"),
+    [(1, 0, "good"), (1, 1, "good"), (1, 9, "running"), (0, 9, "stopped"), (0, None, "stopped")],
+)
+def test_a_queue_is_not_good_because_somebody_works_on_it(
+    workers: int, waiting: int | None, word: str, console: WebClient, source: MemorySource
+) -> None:
+    source.queues.workers, source.queues.waiting = workers, waiting
+    for path in ("queues", "queues/restock"):
+        assert said(console.get(f"/console/{path}").text) == {"queue restock": {word}}, path
+
+
 def test_counts_of_what_was_set_aside_lead_to_it(console: WebClient, source: MemorySource) -> None:
     assert "clicks.dead" not in console.get("/console/jobs/sales").text
     source.topics.counts |= {"clicks.dead": 1, "clicks.late": 1}
@@ -422,6 +434,17 @@ def test_a_capture_tells_how_far_its_load_is(console: WebClient) -> None:
     text = console.get("/console/captures/shopdb").text
     assert '<progress max="200" value="50"' in text
     assert "SHOPDB_PASSWORD" in text  # the variable's name, as the application wrote it
+
+
+@pytest.mark.parametrize("path", ["/", "/captures", "/captures/shopdb"])
+def test_every_page_says_of_a_capture_that_it_cannot_write(
+    path: str, console: WebClient, source: MemorySource
+) -> None:
+    assert "cannot write" not in console.get(f"/console{path}").text
+    source.declared.refusal = "the broker refuses records, as its disk is full"
+    text = console.get(f"/console{path}").text
+    assert "cannot write" in text
+    assert (source.declared.refusal in text) is (path != "/captures")
 
 
 def test_a_capture_says_that_its_load_waits_for_the_stream(
