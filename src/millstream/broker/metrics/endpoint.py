@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from http import HTTPStatus
 
+from millstream.base.client_address import address_key
 from millstream.base.errors import Rejected
 from millstream.broker.metrics.exposition import Exposition
 from millstream.broker.metrics.http_request import (
@@ -138,7 +139,7 @@ class MetricsEndpoint:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         peer = writer.get_extra_info("peername")
-        address = str(peer[0]) if peer else ""
+        address = address_key(str(peer[0])) if peer else ""
         try:
             await self._answer_at_a_place(reader, writer, address)
         except (TimeoutError, OSError, asyncio.IncompleteReadError):
