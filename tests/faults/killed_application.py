@@ -17,8 +17,6 @@ from tests.support.waiting import eventually
 ROOT = Path(__file__).parents[2]
 RUN_SECONDS_MAX = 500.0
 KILLED = -signal.SIGKILL
-# On a busy machine Spark and its workers take longer than 15 s to greet one another.
-PATIENT = "spark.python.authenticate.socketTimeout=120s"
 
 
 class KilledApplication:
@@ -101,7 +99,6 @@ class KilledApplication:
             "MILLSTREAM_BROKERS": self._brokers,
             "MILLSTREAM_SPARK": "local[2]",
             "MILLSTREAM_SPARK_QUICK_START": "true",
-            "MILLSTREAM_SPARK_CONF": PATIENT,
             "MILLSTREAM_ACCIDENTS": str(self.accidents),
             "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent / "accidents"), str(ROOT)]),
             **self._env,

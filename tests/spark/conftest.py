@@ -16,8 +16,6 @@ from millstream import Broker
 from millstream.processing.session import open_session
 
 BROKERS = ["millstream", pytest.param("apache-kafka", marks=pytest.mark.full)]
-# On a busy machine Spark and its workers take longer than 15 s to greet one another.
-PATIENT = {"spark.python.authenticate.socketTimeout": "120s"}
 OURS_ALONE = pytest.mark.parametrize("bootstrap", ["millstream"], indirect=True, scope="session")
 
 
@@ -43,9 +41,7 @@ def admin(bootstrap: str) -> AdminClient:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    session = open_session(
-        "tests", master="local[2]", settings=PATIENT, quick_start=True, log_level="off"
-    )
+    session = open_session("tests", master="local[2]", quick_start=True, log_level="off")
     yield session
     session.stop()
 
