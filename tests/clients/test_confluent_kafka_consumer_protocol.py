@@ -95,6 +95,16 @@ def test_a_pattern_follows_topics_that_appear(
     members.settle((reader, 6), within_s=60)  # Kafka looks at patterns every ten seconds
 
 
+def test_a_pattern_finds_internal_topics(members: Members, admin: AdminClient) -> None:
+    first = members.start()
+    members.settle((first, 4))  # with the first group, Kafka makes the topic
+    first.leave()
+    offsets = "__consumer_offsets"
+    partitions = len(admin.list_topics(offsets).topics[offsets].partitions)
+    reader = members.start(topic=f"^{offsets[:-2]}.*")
+    members.settle((reader, partitions), within_s=60)
+
+
 def test_partitions_that_are_added_are_read(
     members: Members, admin: AdminClient, topic: str
 ) -> None:

@@ -13,7 +13,7 @@ from millstream.broker.groups.group_state import GroupLimits
 from millstream.broker.groups.topic_catalog import CataloguedTopic, TopicCatalog
 from millstream.broker.share.share_group import ShareGroup
 from millstream.broker.streams.streams_group import StreamsGroup
-from millstream.broker.topics import Topic, Topics
+from millstream.broker.topics import METADATA_TOPIC, Topic, Topics
 
 
 class NewGroups:
@@ -62,4 +62,5 @@ def _new_id() -> str:
 
 
 def _catalogued(topic: Topic) -> CataloguedTopic:
-    return CataloguedTopic(topic.name, topic.id, len(topic.partitions), topic.is_internal)
+    is_unreadable = topic.name == METADATA_TOPIC
+    return CataloguedTopic(topic.name, topic.id, len(topic.partitions), is_unreadable)

@@ -178,7 +178,7 @@ class ConsumerState:
     def follow_topic(self, name: str) -> None:
         """The topic came, went or grew: if that concerns the group, its epoch rises."""
         topic = self.catalog.named(name)
-        exists = topic is not None and not topic.is_internal
+        exists = topic is not None and not topic.is_unreadable
         for pattern in self.patterns.follow(name, exists=exists):
             self._note(FactKey(FactKind.PATTERN, pattern))
         self._bump_if_topics_changed()

@@ -69,9 +69,9 @@ class SubscriptionPatterns:
         return pattern in self._sees
 
     def resolve(self, pattern: str, catalog: TopicCatalog, sees: Sees) -> None:
-        """Not the broker's own topics: who wants those must name them."""
+        """Internal topics, too, as in Kafka: clients that do not want them leave them out."""
         self._sees[pattern] = sees
-        known = (topic.name for topic in catalog if not topic.is_internal)
+        known = (topic.name for topic in catalog if not topic.is_unreadable)
         self.put(pattern, (name for name in known if self._finds(pattern, name)))
 
     def drop_missing(self, catalog: TopicCatalog) -> None:

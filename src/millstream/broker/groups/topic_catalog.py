@@ -27,7 +27,7 @@ class CataloguedTopic(NamedTuple):
     name: str
     id: bytes
     partition_count: int
-    is_internal: bool = False
+    is_unreadable: bool = False  # nobody may read it, so no pattern finds it
 
 
 class TopicCatalog:

@@ -40,12 +40,15 @@ def test_topics_that_appear_or_go_are_followed() -> None:
     assert ada.owned == parts("orders-us", 0, 1)
 
 
-def test_the_brokers_own_topics_match_no_pattern() -> None:
-    internal = CataloguedTopic("__consumer_offsets", b"o" * 16, 1, is_internal=True)
-    driver = ConsumerDriver(internal, topic("orders", 1))
+def test_a_pattern_finds_internal_topics_but_none_that_nobody_may_read() -> None:
+    metadata = CataloguedTopic("__millstream_metadata", b"m" * 16, 1, is_unreadable=True)
+    driver = ConsumerDriver(metadata, topic("__consumer_offsets", 1), topic("orders", 1))
     ada = Client(driver, "ada", pattern=".*")
     ada.join()
-    assert ada.owned == parts("orders", 0)
+    assert ada.owned == parts("orders", 0) | parts("__consumer_offsets", 0)
+    driver.change_topic(metadata._replace(partition_count=2))
+    driver.settle(ada)
+    assert ada.owned == parts("orders", 0) | parts("__consumer_offsets", 0)
 
 
 def test_names_and_a_pattern_add_up() -> None:
