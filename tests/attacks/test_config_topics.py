@@ -222,6 +222,29 @@ def test_a_definition_that_changes_while_the_capture_runs_ends_it(
     assert server.heard == []
 
 
+def test_a_runner_without_an_approval_does_not_end_the_run_of_another(
+    topic: Topic, tmp_path: Path
+) -> None:
+    approved = Approval.of(topic.define(f"sqlite:///{shop_file(tmp_path)}"))
+    runner = CaptureRunner(topic.client, topic.name, approval=approved)
+    thread = threading.Thread(target=runner.run)
+    thread.start()
+    try:
+        eventually(lambda: state_of(topic) == "streaming", what="a capture", within_s=WITHIN_S)
+        with pytest.raises(NotApproved):
+            CaptureRunner(topic.client, topic.name).run(once=True)
+        assert state_of(topic) == "streaming"
+        told = topic.control.capture(topic.name).status or {}
+        eventually(
+            lambda: (topic.control.capture(topic.name).status or {})["at_ms"] > told["at_ms"],
+            what="another sign of life of the run",
+            within_s=WITHIN_S,
+        )
+    finally:
+        runner.stop()
+        thread.join(WITHIN_S)
+
+
 @pytest.mark.parametrize(
     "command",
     [

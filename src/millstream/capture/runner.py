@@ -11,12 +11,12 @@ import contextlib
 import logging
 import os
 import threading
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
 
 from millstream.base.clock import Clock, system_clock
 from millstream.base.errors import Corrupt, MillstreamError, Rejected, Retryable
-from millstream.base.log_clients import Client, WriterFenced
+from millstream.base.log_clients import Client, Topics, WriterFenced
 from millstream.capture.approval import Approval, require_approved
 from millstream.capture.beginning import Run, begin
 from millstream.capture.captures_topic import CapturesTopic, write_wanted
@@ -31,8 +31,10 @@ from millstream.capture.load.sweep import SweptTopics
 from millstream.capture.log_writer import LogWriter
 from millstream.capture.opening import open_source
 from millstream.capture.position_record import (
+    TOPIC,
     CaptureRecords,
     forgetting_notes,
+    run_topic,
     status_note,
     unwanted_notes,
 )
@@ -53,6 +55,7 @@ DOUBLINGS_MAX = 10
 ONCE_FAILURES_MAX = 12
 WATCH_SECONDS = 1.0
 LOOKS_FOR_ANOTHER_RUN = 5
+OVER: tuple[State, ...] = ("failed", "ended")  # how a run that is over has left its status
 
 
 class CaptureUnknown(Rejected):
@@ -118,6 +121,7 @@ class CaptureRunner:
         self._stopping = threading.Event()
         self._teller = Teller(now_ms)
         self._failures = 0
+        self._has_begun = False
 
     def stop(self) -> None:
         """Let the run end after what it has begun; from another thread or a signal's handler."""
@@ -144,6 +148,9 @@ class CaptureRunner:
     # --- one run ------------------------------------------------------------------------------
 
     def _run(self, *, once: bool) -> End:
+        if not self._has_begun:
+            self._leave_run_of_another()
+            self._has_begun = True
         with self._opened_log() as (writer, captures):
             records = captures.book.of(self._capture)
             if records.definition is None:
@@ -161,6 +168,19 @@ class CaptureRunner:
                 broken = CaptureBroken(capture=self._capture, error=error)
                 self._tell_error(writer, records, broken)
                 raise broken from error
+
+    def _leave_run_of_another(self) -> None:
+        """Where this one may open nothing, it would only end a run that does its work."""
+        if not {TOPIC, run_topic(self._capture)} <= Topics(self._client).partitions().keys():
+            return
+        with contextlib.closing(CapturesTopic(self._client, self._capture)) as captures:
+            records = captures.read_to_end().of(self._capture)
+        if records.definition and records.status and self._is_alive(records.status):
+            require_approved(records.definition, self._approval)
+
+    def _is_alive(self, told: Mapping[str, Any]) -> bool:
+        status = status_from_json(told)
+        return status.state not in OVER and not status.is_stale(now_ms=self._now_ms())
 
     def _run_as_wanted(self, run: Run, *, once: bool) -> End:
         if run.records.control.is_dropped:

@@ -604,11 +604,12 @@ def _require_variables(approvals: "dict[str, Approval | None]") -> None:
 
 
 def _client(brokers: str | None) -> dict[str, Any]:
-    from millstream.commands.connecting import client_config, reach
+    from millstream.commands.connecting import client_config, log_in, reach
     from millstream.settings import ClientSettings, load
 
     addresses = load(ClientSettings, options={"brokers": brokers}).brokers
     reach(addresses)
+    log_in(addresses)
     return client_config(addresses)
 
 

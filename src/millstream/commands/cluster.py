@@ -34,6 +34,7 @@ from millstream.commands.connecting import (
     bootstrap,
     client_config,
     error_from,
+    log_in,
     reach,
     trouble_from,
 )
@@ -110,6 +111,7 @@ def hidden_group(name: str) -> Group:
 def open_cluster(brokers: str | None) -> "Cluster":
     addresses = load(ClientSettings, options={"brokers": brokers}).brokers
     reach(addresses)
+    log_in(addresses)
     return Cluster(addresses)
 
 

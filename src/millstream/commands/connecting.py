@@ -217,6 +217,34 @@ def reach(brokers: tuple[Address, ...], *, seconds_max: float = CONNECT_SECONDS_
     raise BrokerUnreachable(brokers=bootstrap(brokers), reason=reason)
 
 
+def log_in(brokers: tuple[Address, ...]) -> None:
+    """Raise LoginRefused if a broker refuses the login that is set.
+
+    Our own client asks, once: librdkafka tries again until the broker holds its address off, and
+    some of its calls report a minute of silence alone. What else is wrong, it says itself.
+    """
+    if not load(ClientSettings).user:
+        return
+    import asyncio
+
+    from millstream.queues.access import access_from
+    from millstream.queues.connection import connect_to_any
+    from millstream.queues.login import LoginFailed
+
+    async def greet() -> None:
+        async with asyncio.timeout(CONNECT_SECONDS_MAX):
+            (await connect_to_any(access_from(client_config(brokers)))).close()
+
+    try:
+        asyncio.run(greet())
+    except LoginFailed as refused:
+        raise LoginRefused(
+            brokers=bootstrap(brokers), user=refused.user, reason=refused.reason.rstrip(". ")
+        ) from None
+    except (TimeoutError, OSError, MillstreamError):
+        pass
+
+
 def bootstrap(brokers: tuple[Address, ...]) -> str:
     return ",".join(map(str, brokers))
 
