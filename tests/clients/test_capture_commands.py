@@ -249,9 +249,22 @@ def test_a_capture_of_an_unknown_database_is_dropped_without_it(
 ) -> None:
     cli.run("capture", "add", name, url_of(database), "--table", "orders")
     before = database.read_bytes()
-    cli.run("capture", "drop", name, "--forget", "--yes")
+    said = cli.said("capture", "drop", name, "--forget", "--yes")
+    assert "What it made in the database stays there" in said
     assert listed(cli, name) is None
     assert database.read_bytes() == before
+
+
+def test_another_database_of_a_capture_is_said(
+    cli: Cli, database: Path, name: str, tmp_path: Path
+) -> None:
+    """The same relative path means another file in another directory."""
+    other = tmp_path / "other.db"
+    other.write_bytes(database.read_bytes())
+    added = ("capture", "add", name, "--table", "orders")
+    for _ in range(2):
+        assert "its database was" not in cli.said(*added, url_of(database))
+    assert f"its database was {url_of(database)}" in cli.said(*added, url_of(other))
 
 
 def test_a_file_is_found_by_a_runner_in_another_directory(

@@ -42,6 +42,12 @@ def test_of_several_one_is_named(tmp_path: Path) -> None:
         load_app(f"{file}:third")
 
 
+def test_a_file_without_an_app_says_where_it_belongs(tmp_path: Path) -> None:
+    within = "import millstream\ndef main():\n    shop = millstream.App('shop')\n"
+    with pytest.raises(AppNotFound, match="makes no App where it is imported"):
+        load_app(written(tmp_path, within))
+
+
 def test_one_app_under_two_names_is_one(tmp_path: Path) -> None:
     assert load_app(written(tmp_path, ONE + "same = shop\n")).name == "shop"
 

@@ -56,6 +56,17 @@ class CaptureThere(Rejected):
         self.capture, self.differing = capture, differing
 
 
+class TablesLeftOut(CaptureThere):
+    def __init__(self, *, capture: str, tables: Sequence[str]) -> None:
+        Rejected.__init__(
+            self,
+            f"the capture {capture} is there already, and has tables that are not named here: "
+            f"{', '.join(tables)}. Name them too. A capture gives up a table only when it is "
+            f"dropped as a whole: `millstream capture drop {capture}`",
+        )
+        self.capture, self.differing, self.tables = capture, ("tables",), tables
+
+
 class NotItsTable(Rejected):
     def __init__(self, *, capture: str, table: str, tables: Sequence[str]) -> None:
         super().__init__(
@@ -151,7 +162,7 @@ class CaptureControl:
 
 def _require_same_topics(there: CaptureDefinition, new: CaptureDefinition) -> None:
     differing = [name for name in FIXED if getattr(there, name) != getattr(new, name)]
-    if not set(there.tables) <= set(new.tables):
-        differing.append("tables")
     if differing:
         raise CaptureThere(capture=there.name, differing=differing)
+    if left_out := [table for table in there.tables if table not in new.tables]:
+        raise TablesLeftOut(capture=there.name, tables=left_out)

@@ -32,6 +32,11 @@ def load_app(place: str) -> App:
         if name not in apps:
             raise AppNotFound(f"{path} has no App {name!r}{_known(apps)}")
         return apps[name]
+    if not apps:
+        raise AppNotFound(
+            f"{path} makes no App where it is imported: `app = millstream.App(...)` must be at its "
+            'top level, outside of functions and of `if __name__ == "__main__":`'
+        )
     if len(set(map(id, apps.values()))) != 1:
         raise AppNotFound(f"{path} has {len(apps)} Apps{_known(apps)}: name one, {path}:NAME")
     return next(iter(apps.values()))

@@ -5,6 +5,7 @@ about a second: `millstream capture run`, or an application (`millstream run`).
 """
 
 import contextlib
+import logging
 import os
 import time
 from collections.abc import Iterable, Iterator
@@ -184,7 +185,12 @@ def add(
         control.add_tables(name, table)
         say(f"capture {name} has {', '.join(table)} too: whoever runs it loads them now")
         return
-    from millstream.capture.definition import CaptureDefinition, absolute_url, require_no_password
+    from millstream.capture.definition import (
+        CaptureDefinition,
+        absolute_url,
+        require_no_password,
+        shown_url,
+    )
 
     given, url = url, absolute_url(url, os.getcwd())
     require_no_password(name, url)
@@ -208,8 +214,12 @@ def add(
     )
     if not unchecked:
         _require_ready(definition)
+    before = control.captures().get(name)
     control.add(definition)
     _approve(control, definition)
+    if before is not None and before.definition and before.definition.url != url:
+        was = shown_url(before.definition.url)
+        say(f"its database was {was}: what is in its topics is of that one", level=logging.WARNING)
     if definition.url != given:
         say(f"its database is kept as {definition.url}, wherever it is run")
     say(f"capture {name} is there: `millstream capture run {name}` runs it")
@@ -485,6 +495,11 @@ def drop(
         _drop(control, name, brokers)
     _approved().forget(control.log_id(), name)
     say(f"capture {name} is dropped; the topics of its tables are there as they were")
+    if forget:
+        say(
+            "What it made in the database stays there: its triggers and tables, or its replication "
+            "slot and publication, whose names begin with millstream_ or _millstream_"
+        )
 
 
 def _drop(control: "CaptureControl", name: str, brokers: str | None) -> None:
