@@ -110,6 +110,8 @@ def test_a_line_says_what_there_is_to_say() -> None:
     assert line_of(failed) == "totals: waiting, 2 restarts (no broker)"
     again = replace(failed, state="running")
     assert line_of(again) == "totals: running, 2 restarts (the last: no broker)"
+    stopped = replace(again, state="stopped")
+    assert line_of(stopped) == "totals: stopped, 2 restarts (the last: no broker)"
 
 
 def test_a_row_has_state_with_its_size() -> None:

@@ -200,8 +200,8 @@ def line_of(job: "JobProgress", *, seconds: float = 0.0) -> str:
 
 
 def _error_text(job: "JobProgress") -> str:
-    """Of a job that runs again, the error is that of its last restart."""
+    """Unless it has failed or waits, a job has got over it: it is that of its last restart."""
     if not job.error:
         return ""
-    is_over = job.state == "running" and job.restarts > 0
+    is_over = job.state not in ("failed", "waiting") and job.restarts > 0
     return f" (the last: {job.error})" if is_over else f" ({job.error})"
