@@ -60,6 +60,7 @@ class ShownDeclarations:
         self._lock = threading.Lock()
         self._followed: FollowedCaptures | None = None
         self._places: dict[str, str] = {}
+        self._last_records: Mapping[str, CaptureRecords] = {}
         jobs = app.data.absolute() / JOBS_DIRECTORY
         self._lags = MeasuredLags(jobs, lambda: app.client_config, now_ms)
 
@@ -193,11 +194,10 @@ class ShownDeclarations:
     # --- captures
 
     def _records_if_told(self) -> Mapping[str, CaptureRecords]:
-        """The names of captured tables do for a picture; who asks for captures is told why not."""
-        try:
-            return self._capture_records()
-        except MillstreamError:
-            return {}
+        """For a picture those do that were there last; who asks for captures is told why not."""
+        with contextlib.suppress(MillstreamError):
+            self._last_records = self._capture_records()
+        return self._last_records
 
     def _capture_records(self) -> Mapping[str, CaptureRecords]:
         """Nothing where no capture was ever defined: then there is no topic to follow."""
