@@ -276,8 +276,9 @@ class BrokerSettings:
         2_000,
         count(at_least=1, at_most=1_000_000),
         "Naming a topic creates it only as long as the broker has no more partitions than this, "
-        "its own among them; so with the internal topics of Kafka Streams, which the broker makes "
-        "for a streams group. Who creates topics by CreateTopics is not bounded by it.",
+        "its own among them. The same holds for topics that the broker makes for a group: the "
+        "internal topics of Kafka Streams, and the dead-letter topic of a share group. "
+        "CreateTopics is not bounded by it.",
     )
     default_partitions: int = setting(
         1,

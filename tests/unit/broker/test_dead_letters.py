@@ -168,6 +168,15 @@ def test_a_record_whose_letter_cannot_be_written_stays_in_its_queue(
     assert ada.fetch() == []
 
 
+def test_a_dead_letter_topic_is_made_up_to_the_bound_of_all_partitions(serve: Serve) -> None:
+    """A group's config names it: such topics are none that somebody asked to create."""
+    served = queue(serve, b"a", auto_create_partitions_max=1)
+    ada = ShareMember(served)
+    ada.fetch()
+    ada.acknowledge((0, 0, REJECT))
+    assert DEAD not in served.node.topics
+
+
 def test_others_go_on_while_a_letter_cannot_be_written(serve: Serve, disk: SimulatedDisk) -> None:
     served = queue(serve, b"a", b"b", auto_create_topics=False)
     ada = ShareMember(served)

@@ -96,7 +96,12 @@ class DeadLetterOffice:
                 "max.message.bytes": str(record_bytes_max + HEADERS_BYTES_MAX),
             }
             with contextlib.suppress(TopicExists):
-                await self._topics.create(name, self._config.default_partitions, overrides)
+                await self._topics.create(
+                    name,
+                    self._config.default_partitions,
+                    overrides,
+                    partitions_max=self._config.auto_create_partitions_max,
+                )
         return self._topics.named(name)
 
     async def _append(self, target: Topic, source_partition: int, records: list[Record]) -> None:
