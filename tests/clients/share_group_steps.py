@@ -40,7 +40,7 @@ def join_share_group(bootstrap: str, group: str, topic: str, member_id: str = "a
         group_id=group, member_id=member_id, member_epoch=0, subscribed_topic_names=[topic]
     )
     with RawClient(bootstrap) as client:
-        answer = client.call(request, ShareGroupHeartbeatResponse, 1)
+        answer = client.call_coordinator(request, ShareGroupHeartbeatResponse, 1, group=group)
     assert answer.error_code == 0, answer.error_message
 
 

@@ -2,11 +2,6 @@
 
 from typing import Any
 
-from millstream.broker.wire import ErrorCode
-from millstream.broker.wire.messages.find_coordinator import (
-    FindCoordinatorRequest,
-    FindCoordinatorResponse,
-)
 from millstream.broker.wire.messages.streams_group_heartbeat import (
     StreamsGroupHeartbeatRequest,
     StreamsGroupHeartbeatResponse,
@@ -16,12 +11,7 @@ from millstream.broker.wire.messages.streams_group_heartbeat import (
 from tests.clients.steps import eventually
 from tests.support.raw_client import RawClient
 
-VERSION, FIND_VERSION = 0, 4
-NOT_YET = (
-    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-    ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_COORDINATOR,
-)
+VERSION = 0
 UNSAID: dict[str, Any] = {
     "active_tasks": None,
     "standby_tasks": None,
@@ -34,21 +24,8 @@ NO_TASKS: dict[str, Any] = {"active_tasks": [], "standby_tasks": [], "warmup_tas
 
 
 def asked(client: RawClient, group: str, **said: Any) -> StreamsGroupHeartbeatResponse:
-    """A broker that was not asked for a coordinator before makes one first."""
     request = StreamsGroupHeartbeatRequest(group_id=group, **(UNSAID | said))
-    answer = StreamsGroupHeartbeatResponse()
-
-    def is_answered() -> bool:
-        nonlocal answer
-        answer = client.call(request, StreamsGroupHeartbeatResponse, VERSION)
-        if answer.error_code not in NOT_YET:
-            return True
-        find = FindCoordinatorRequest(key_type=0, coordinator_keys=[group])
-        client.call(find, FindCoordinatorResponse, FIND_VERSION)
-        return False
-
-    eventually(is_answered, what="the group has a coordinator")
-    return answer
+    return client.call_coordinator(request, StreamsGroupHeartbeatResponse, VERSION, group=group)
 
 
 def beat(client: RawClient, group: str, **said: Any) -> StreamsGroupHeartbeatResponse:

@@ -10,10 +10,6 @@ import pytest
 from confluent_kafka import AcknowledgeType, Message, Producer, ShareConsumer
 from confluent_kafka.admin import AdminClient
 
-from millstream.broker.wire.messages.find_coordinator import (
-    FindCoordinatorRequest,
-    FindCoordinatorResponse,
-)
 from millstream.broker.wire.messages.share_fetch import (
     FetchPartition,
     FetchTopic,
@@ -198,17 +194,11 @@ def test_what_a_member_held_when_its_connection_broke_goes_to_another(queue: Que
 
 
 def join_bare(client: RawClient, queue: Queue, member_id: str) -> None:
-    """Ask for the group's coordinator first: Kafka has none before somebody does."""
-    find = FindCoordinatorRequest(key_type=0, coordinator_keys=[queue.group])
-    client.call(find, FindCoordinatorResponse, 4)
     request = ShareGroupHeartbeatRequest(
         group_id=queue.group, member_id=member_id, subscribed_topic_names=[queue.topic]
     )
-
-    def is_in() -> bool:
-        return client.call(request, ShareGroupHeartbeatResponse, 1).error_code == 0
-
-    eventually(is_in, what="a member")
+    answer = client.call_coordinator(request, ShareGroupHeartbeatResponse, 1, group=queue.group)
+    assert answer.error_code == 0, answer.error_message
 
 
 def hold_bare(client: RawClient, queue: Queue, member_id: str) -> None:

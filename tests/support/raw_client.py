@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import TypeVar
 
 from millstream.base.record import Record
-from millstream.broker.wire import Message, decode_response, encode_request
+from millstream.broker.wire import ErrorCode, Message, decode_response, encode_request
 from millstream.broker.wire.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -23,6 +23,10 @@ from millstream.broker.wire.messages.fetch import (
     FetchRequest,
     FetchResponse,
     FetchTopic,
+)
+from millstream.broker.wire.messages.find_coordinator import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
 )
 from millstream.broker.wire.messages.metadata import (
     MetadataRequest,
@@ -37,6 +41,7 @@ from millstream.broker.wire.messages.produce import (
     TopicProduceData,
 )
 from millstream.log.record_batch import encode_batch
+from tests.support.waiting import eventually
 
 M = TypeVar("M", bound=Message)
 
@@ -48,6 +53,13 @@ PRODUCE_VERSION = 12
 FETCH_VERSION = 12
 CREATE_TOPICS_VERSION = 7
 METADATA_VERSION = 12
+FIND_COORDINATOR_VERSION = 4
+COORDINATOR_WITHIN_S = 60.0
+NO_COORDINATOR_YET = (
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,6 +157,24 @@ class RawClient:
         received, response = self.receive(response_class, version)
         assert received == sent, f"answer {received} to request {sent}"
         return response
+
+    def call_coordinator(
+        self, request: Message, response_class: type[M], version: int, *, group: str
+    ) -> M:
+        """Kafka has no coordinator of groups before somebody asks for one."""
+        answer: M
+
+        def is_answered() -> bool:
+            nonlocal answer
+            answer = self.call(request, response_class, version)
+            if answer.error_code not in NO_COORDINATOR_YET:  # type: ignore[attr-defined]
+                return True
+            find = FindCoordinatorRequest(key_type=0, coordinator_keys=[group])
+            self.call(find, FindCoordinatorResponse, FIND_COORDINATOR_VERSION)
+            return False
+
+        eventually(is_answered, what=f"{group} has a coordinator", within_s=COORDINATOR_WITHIN_S)
+        return answer
 
     # --- short forms --------------------------------------------------------------------------
 
