@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from enum import StrEnum
@@ -168,16 +168,13 @@ class Clinic:
     def texts(self) -> list[bytes]:
         return [text for _, text in byte_search.texts_in(self.root)]
 
-    def keys(self, texts: Iterable[bytes]) -> list[bytes]:
-        """Every key file, and every data key that one of them opens."""
-        files = [file.read_bytes() for file in sorted(self.keyring.iterdir())]
-        data_keys = key_thief.unwrapped(key_thief.wrapped_in(texts), files)
-        return [*files, *(key.secret for key in data_keys)]
+    def key_files(self) -> list[bytes]:
+        return [file.read_bytes() for file in sorted(self.keyring.iterdir())]
 
     def guessed(self) -> dict[str, set[str]]:
         """By field, which values of the dictionary are found by trying."""
         texts = self.texts()
-        pieces, keys = guesses.pieces_in(texts), self.keys(texts)
+        pieces, keys = guesses.pieces_in(texts), key_thief.keys_left(texts, self.key_files())
         return {
             name: found
             for name, values in DICTIONARY.items()
@@ -191,7 +188,7 @@ class Clinic:
     def opened(self) -> set[bytes]:
         """What opens with all keys and key files that are left."""
         texts = self.texts()
-        files = [file.read_bytes() for file in self.keyring.iterdir()]
+        files = self.key_files()
         keys = list(key_thief.unwrapped(key_thief.wrapped_in(texts), files))
         values = [key_thief.opened(one, keys, files) for one in key_thief.tokens_in(texts)]
         passing = [

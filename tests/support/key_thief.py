@@ -4,7 +4,7 @@ and tries each on each."""
 import base64
 import contextlib
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -37,6 +37,11 @@ def wrapped_in(texts: Iterable[bytes]) -> set[tuple[str, str, str]]:
         (f"{hash.decode()}.{generation.decode()}", wrapping.decode(), key.decode())
         for hash, generation, wrapping, key in found
     }
+
+
+def keys_left(texts: Iterable[bytes], files: Sequence[bytes]) -> list[bytes]:
+    """Every key file, and every data key that one of them opens."""
+    return [*files, *(key.secret for key in unwrapped(wrapped_in(texts), files))]
 
 
 def tokens_in(texts: Iterable[bytes]) -> set[str]:
