@@ -6,7 +6,6 @@ offsets in transactions, of which it aborts a third at random if told to.
 """
 
 import json
-import os
 import re
 from pathlib import Path
 from typing import Any
@@ -28,7 +27,7 @@ from tests.clients.transaction_steps import (
     visible,
 )
 from tests.support.broker_thread import BrokerThread
-from tests.support.java_tools import TOOLS, ToolRun, has_compiler, run_class, run_tool
+from tests.support.java_tools import TOOLS, ToolRun, require_compiler, run_class, run_tool
 from tests.support.message_copier import copier_arguments
 from tests.support.recorded_requests import recorded_requests
 
@@ -166,9 +165,7 @@ def test_a_transaction_over_many_partitions_is_committed_with_five_requests_in_f
 @pytest.fixture(scope="module")
 def java_compiler() -> None:
     """What runs a Java source file: part of a JDK, not of every Java."""
-    if not has_compiler():
-        assert "CI" not in os.environ, "this Java cannot compile: install a JDK"
-        pytest.skip("this Java cannot compile: install a JDK, such as openjdk-17-jdk-headless")
+    require_compiler()
 
 
 FENCED_AT_COMMIT = ["commit: ProducerFencedException", "abort: ProducerFencedException"]

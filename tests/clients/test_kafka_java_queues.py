@@ -7,7 +7,7 @@ from confluent_kafka.admin import AdminClient
 
 from tests.clients.share_group_steps import configure_group, positions_of
 from tests.clients.steps import create_topic, eventually, numbered, produce
-from tests.support.java_tools import has_compiler, run_class
+from tests.support.java_tools import require_compiler, run_class
 
 pytestmark = [
     pytest.mark.full,
@@ -23,8 +23,7 @@ LOCK_MS = 10_000
 def test_a_java_consumer_accepts_releases_rejects_and_renews(
     bootstrap: str, admin: AdminClient, group: str, topic: str
 ) -> None:
-    if not has_compiler():
-        pytest.skip("this Java cannot compile")
+    require_compiler()
     create_topic(admin, topic, partitions=1)
     configure_group(
         bootstrap,

@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient
 from tests.clients.share_group_steps import configure_group
 from tests.clients.steps import Sent, create_topic, eventually, produce, unique_name
 from tests.support.committed_records import committed_records
-from tests.support.java_tools import has_compiler, run_tool
+from tests.support.java_tools import require_compiler, run_tool
 from tests.support.streams_application import Instance, compiled
 
 pytestmark = [
@@ -33,8 +33,7 @@ COUNTED_WITHIN_S = 120.0
 
 @pytest.fixture(scope="module")
 def class_path(tmp_path_factory: pytest.TempPathFactory) -> str:
-    if not has_compiler():
-        pytest.skip("this Java cannot compile")
+    require_compiler()
     return compiled(tmp_path_factory.mktemp("classes"))
 
 
