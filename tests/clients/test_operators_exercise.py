@@ -139,6 +139,14 @@ class Exercise:
             if int(session) == self.run.pid and "pyspark.sql.streaming" in args
         ]
 
+    def standard_errors_of_workers(self) -> set[Path]:
+        """Where each of them writes what it says at length."""
+        found = set()
+        for pid in self.workers():
+            with contextlib.suppress(FileNotFoundError):  # it has ended
+                found.add(Path(f"/proc/{pid}/fd/2").readlink())
+        return found
+
     def end(self) -> None:
         for process in (self.run, self.broker):
             if process is not None:
@@ -161,6 +169,9 @@ def test_what_goes_wrong_with_jobs_shows_where_the_guide_says(exercise: Exercise
     exercise.command("-c", f"import sqlite3; sqlite3.connect('away.db').execute({make!r})")
     exercise.start_broker()
     exercise.start_run()
+    starting = "3 jobs: starting (Spark starts)"
+    assert starting in GUIDE.read_text(encoding="utf-8")
+    eventually(lambda: starting in exercise.log(), what=starting, within_s=WITHIN_S)
 
     # 6. It starts without its database.
     exercise.shows(6, "SQLite cannot use it now (unable to open database file)", exercise.log)
@@ -191,8 +202,10 @@ def test_what_goes_wrong_with_jobs_shows_where_the_guide_says(exercise: Exercise
         "NotFreshYet: ... Its job has failed (process ...): ValueError: no such page: /bug ...",
         lambda: exercise.read("last_page", 2),
     )
-    jobs_log = exercise.folder / "shop.millstream" / "logs" / "jobs.log"
-    assert "Traceback (most recent call last)" in jobs_log.read_text()
+    logs = exercise.folder / "shop.millstream" / "logs"
+    assert "Traceback (most recent call last)" in (logs / "jobs.log").read_text()
+    assert "no such page: /bug" in (logs / "spark.log").read_text()
+    assert exercise.standard_errors_of_workers() == {logs / "workers.log"}
     assert "Traceback" not in exercise.log()
 
     # 2. A record that nobody can read; 3. a late event, and an impossible one.

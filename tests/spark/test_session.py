@@ -70,6 +70,13 @@ def test_a_local_master_says_how_many_tasks_run_at_once(master: str, cores: int)
     assert cores_of(master, 8) == cores
 
 
+def test_one_machine_waits_for_its_workers_longer_than_spark_does() -> None:
+    """On a busy machine 15 s are not enough for a secret, nor 120 s for a laptop that sleeps."""
+    here = one_machine_settings(2)
+    assert int(here["spark.python.authenticate.socketTimeout"].removesuffix("s")) >= 120
+    assert int(here["spark.network.timeout"].removesuffix("h")) >= 12
+
+
 def test_a_cluster_keeps_what_is_its_own() -> None:
     for name in ("spark.sql.shuffle.partitions", "spark.sql.adaptive.enabled", "spark.driver.host"):
         assert name in one_machine_settings(2)

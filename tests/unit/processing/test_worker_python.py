@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from millstream.processing.log_files import WORKERS_VARIABLE
 from millstream.processing.worker_python import TALKATIVE, quiet_python
 
 # A module of Spark's name, and none of it.
@@ -37,6 +38,19 @@ def test_the_worker_that_tells_its_steps_is_heard_only_when_it_fails(
     assert (quiet.returncode, quiet.stdout, quiet.stderr) == (0, "", "an error\n")
     heard = run(python, "-m", "pyspark.daemon", "a b", at=tmp_path)
     assert (heard.stdout, heard.stderr) == (f"a step\n{sys.executable}\n", "an error\n")
+
+
+def test_what_workers_say_at_length_goes_into_the_file_of_the_app(
+    cache: dict[str, str], tmp_path: Path
+) -> None:
+    log = tmp_path / "workers.log"
+    log.write_text("before\n")
+    says = [quiet_python(cache), "-c", "import sys; print('an error', file=sys.stderr)"]
+    for file, heard in ((log, ""), (tmp_path / "none", "an error\n")):
+        variables = {**os.environ, WORKERS_VARIABLE: str(file)}
+        done = subprocess.run(says, capture_output=True, text=True, env=variables)
+        assert (done.returncode, done.stderr) == (0, heard)
+    assert log.read_text() == "before\nan error\n"
 
 
 # Like a worker: imports for a while, then connects, and writes what Spark waits for behind it.

@@ -1,6 +1,7 @@
 """Copies of a job's directory, and the way back. Spark's files stand in for themselves."""
 
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -49,6 +50,16 @@ def test_a_restored_job_is_where_it_was(job: JobDirectory, tmp_path: Path) -> No
     restore_job(tmp_path / "copy", job)
     assert BatchLog(job.checkpoint(1)).last_batch() == 0
     assert job.manifest() == kept
+
+
+def test_a_copy_is_for_its_owner_alone(job: JobDirectory, tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        copy_job(job, tmp_path / "copies" / "monday", view=None, now_ms=7)
+    finally:
+        os.umask(before)
+    for made in (tmp_path / "copies", tmp_path / "copies" / "monday"):
+        assert made.stat().st_mode & 0o777 == 0o700
 
 
 def test_a_job_that_went_on_gets_a_new_name(job: JobDirectory, tmp_path: Path) -> None:
