@@ -120,7 +120,7 @@ def run_broker(
     Returns the exit code. `when_ready` is called once, when clients can connect.
     """
     _set_up_diagnostics(settings.log_level)
-    raise_file_limit()  # each segment has three files open, each connection one
+    raise_file_limit()  # each connection is one, and the log keeps as many files open as it may
     _keep_freed_memory()
     with _event_loop() as loop:
         return loop.run_until_complete(_serve(settings, when_ready, until_closed))

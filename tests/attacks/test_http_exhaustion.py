@@ -181,6 +181,9 @@ def test_an_address_that_takes_all_it_may_ends_only_its_own_connections(serve: S
 
 def test_requests_that_cannot_be_understood_fill_no_log(serve: Serve, stderr: Path) -> None:
     server = serve()
+    answer = ask(server.address, "nonsense\r\n\r\n")
+    assert answer.startswith("HTTP/1.1 400 "), answer
+    assert "frame-ancestors 'none'" in answer
     with connections(server.address, 300, b"\x16\x03\x01 nonsense\r\n\r\n") as bad:
         assert all_end(bad)
     assert_open(server)

@@ -107,7 +107,7 @@ def test_no_state_of_ours_runs_what_is_in_it(reader: str, tmp_path: Path) -> Non
 def test_nothing_is_run_when_a_state_is_looked_into(tmp_path: Path) -> None:
     touched = tmp_path / "touched"
     for blob in evil(touched).values():
-        assert readable(blob) == f"<{len(blob)} bytes>" or isinstance(readable(blob), str)
+        readable(blob)
     assert not touched.exists()
 
 
@@ -151,7 +151,11 @@ def test_the_attack_would_work_on_another_reader(tmp_path: Path) -> None:
 
 
 def test_pickles_are_read_in_these_places_alone() -> None:
-    reads = re.compile(r"\b(?:pickle|cloudpickle)\.(?:loads?|Unpickler)\b")
+    reads = re.compile(
+        r"\b(?:pickle|cloudpickle)\.(?:loads?|Unpickler)\b"
+        r"|\bfrom (?:_?pickle|cloudpickle)\b.*import|\b(?:dill|joblib|shelve|marshal)\b"
+        r"|\bpyspark\S*serializers\b"
+    )
     found = {
         str(path.relative_to(SOURCES))
         for path in SOURCES.rglob("*.py")

@@ -11,6 +11,7 @@ import httpx
 import pytest
 
 from millstream import App
+from millstream.capture.captures_topic import write_wanted
 from millstream.capture.control import CaptureControl
 from millstream.capture_processes import CapturesFailed
 from tests.clients.steps import unique_name
@@ -102,6 +103,25 @@ def test_a_capture_that_cannot_run_is_named_with_its_reason(app: App, database: 
         shop.execute("DROP TABLE orders")
     with pytest.raises(CapturesFailed, match=r"^capture shop-\S+ has ended: .*orders"):
         app.run(once=True)
+
+
+def test_a_capture_whose_definition_somebody_changes_opens_nothing(
+    app: App, bootstrap: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The processes that an application starts may open what its code says, and no more."""
+    other = tmp_path / "other.db"
+    define = app.captures._define
+
+    def define_and_change() -> None:
+        define()
+        facts = {"name": name, "url": f"sqlite:///{other}", "tables": ["orders"]}
+        key = json.dumps(["definition", name]).encode()
+        write_wanted({"bootstrap.servers": bootstrap}, [(key, json.dumps(facts).encode())])
+
+    monkeypatch.setattr(app.captures, "_define", define_and_change)
+    with pytest.raises(CapturesFailed, match=r"differs from what was approved here: url was"):
+        app.run(once=True)
+    assert not other.exists()
 
 
 def test_a_run_over_what_is_there_does_not_wait_for_a_capture_that_is_paused(

@@ -1,5 +1,6 @@
 """Rows of an application into its topics: durable, in the declared shape, with its schema."""
 
+import contextlib
 import json
 import os
 import signal
@@ -163,6 +164,15 @@ def test_rows_become_messages_of_protobuf(bootstrap: str, publisher: Publisher, 
 # When the broker is away
 
 
+@contextlib.contextmanager
+def out_of_time(reason: str) -> Iterator[None]:
+    """Long before the patience of a minute that it has by default, however busy the machine is."""
+    began = time.monotonic()
+    with pytest.raises(PublishTimedOut, match=reason):
+        yield
+    assert time.monotonic() - began < 20
+
+
 def test_a_publish_waits_no_longer_than_it_may_and_says_what_may_have_become_of_the_row(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -172,19 +182,17 @@ def test_a_publish_waits_no_longer_than_it_may_and_says_what_may_have_become_of_
         clicks.publish({"user": "ada"})
         os.kill(broker.pid, signal.SIGSTOP)
         try:
-            began = time.monotonic()
-            with pytest.raises(PublishTimedOut, match=r"clicks: not confirmed within 0\.5 s"):
+            with out_of_time(r"clicks: not confirmed within 0\.5 s"):
                 clicks.publish({"user": "grace"}, timeout=0.5)
-            assert time.monotonic() - began < 20
         finally:
             os.kill(broker.pid, signal.SIGCONT)
         receipt = clicks.publish({"user": "alan"}, timeout=30)
         assert receipt.offset in (1, 2)  # the row before came late, or not at all
         address = broker.bootstrap
         broker.kill()
-        with pytest.raises(PublishTimedOut, match=f"no broker answers at {address}"):
+        with out_of_time(f"no broker answers at {address}"):
             clicks.publish({"user": "mary"}, timeout=3)
-        with pytest.raises(PublishTimedOut, match="the topic and its schema are being looked up"):
+        with out_of_time("the topic and its schema are being looked up"):
             app.topic("orders", schema="id BIGINT", key="id").publish({"id": 1}, timeout=0.2)
     warned = [one.getMessage() for one in caplog.records if "no broker at" in one.getMessage()]
     assert warned

@@ -14,6 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from millstream.app import App
+from millstream.broker import server
 from millstream.capture.control import CaptureControl
 from millstream.capture.definition import CaptureDefinition
 from millstream.capture.runner import CaptureRunner
@@ -105,6 +106,7 @@ def test_a_read_only_partition_has_nobody_in_sync_and_doctor_finds_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: Callable[[str], list[str]]
 ) -> None:
     disk = HeldDisk(TOPIC)
+    monkeypatch.setattr(server, "TROUBLE_LINE_INTERVAL_MS", 50)
     with BrokerThread(tmp_path, disk=disk, metrics_listen=("127.0.0.1", 0)) as broker:
         with RawClient(broker.bootstrap) as client:
             client.create_topic(TOPIC)
@@ -119,6 +121,8 @@ def test_a_read_only_partition_has_nobody_in_sync_and_doctor_finds_it(
         assert (seen["verdict"], "orders-0" in seen["told"]) == ("fail", True)
         assert Scrape(str(broker.server.metrics_url)).value("millstream_read_only_partitions") == 1
         assert lines("orders-0: read-only since a write could not be made durable")
+        again = "partitions that take no records since a write failed: orders-0; check the disk"
+        eventually(lambda: len(lines(again)) > 1, what="it is said again while it lasts")
 
 
 def test_a_damaged_partition_is_measured_and_found(
@@ -132,6 +136,7 @@ def test_a_damaged_partition_is_measured_and_found(
     content = bytearray(log.read_bytes())
     content[200] ^= 0xFF
     log.write_bytes(content)
+    monkeypatch.setattr(server, "TROUBLE_LINE_INTERVAL_MS", 50)
     with BrokerThread(tmp_path, metrics_listen=("127.0.0.1", 0)) as broker:
         with RawClient(broker.bootstrap) as client:
             assert client.fetch(TOPIC, 0).error_code != 0
@@ -140,6 +145,8 @@ def test_a_damaged_partition_is_measured_and_found(
         assert (seen["verdict"], "damaged" in seen["told"]) == ("fail", True)
         assert Scrape(str(broker.server.metrics_url)).value("millstream_damaged_partitions") == 1
         assert lines("damaged at byte")
+        again = "partitions with damaged records, which are not served: orders-0; restore"
+        eventually(lambda: len(lines(again)) > 1, what="it is said again while it lasts")
 
 
 @pytest.mark.full

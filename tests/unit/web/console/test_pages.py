@@ -447,6 +447,15 @@ def test_every_page_says_of_a_capture_that_it_cannot_write(
     assert (source.declared.refusal in text) is (path != "/captures")
 
 
+def test_the_overview_says_first_that_the_brokers_disk_is_full(
+    console: WebClient, source: MemorySource
+) -> None:
+    full = "the disk is full: /data of the broker at 127.0.0.1:9092"
+    assert full not in console.get("/console/").text
+    source.topics.troubles_seen = (full,)
+    assert full in console.get("/console/").text
+
+
 def test_a_capture_says_that_its_load_waits_for_the_stream(
     console: WebClient, source: MemorySource
 ) -> None:
