@@ -17,6 +17,10 @@ from typing import Any, Final
 from millstream.base.tracing import trace_id_now
 
 TEXT, JSON = "text", "json"
+# What ends a line, or moves the cursor of a terminal, as an escape.
+CONTROLS: Final = {
+    one: ascii(chr(one))[1:-1] for one in (*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029)
+}
 # What commands say to people has this name in JSON.
 SAID: Final = "millstream"
 
@@ -35,6 +39,18 @@ class JsonLines(logging.Formatter):
         if record.exc_info and record.exc_info[0] is not None:
             found["exception"] = self.formatException(record.exc_info)
         return json.dumps(found)
+
+
+class TextLines(logging.Formatter):
+    """A message is one line, whatever a client has put into it; a traceback follows as it is."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
+        record.message = in_one_line(record.message)
+        return super().formatMessage(record)
+
+
+def in_one_line(text: str) -> str:
+    return text.translate(CONTROLS)
 
 
 class _Stderr(logging.StreamHandler[Any]):
@@ -72,7 +88,9 @@ def is_json() -> bool:
 def set_up_text(form: str, *, level: int | str) -> None:
     """The level in any case, the form of a line unless it is JSON."""
     if not is_json():
-        logging.basicConfig(stream=sys.stderr, format=form)
+        handler = logging.StreamHandler(sys.stderr)
+        handler.setFormatter(TextLines(form))
+        logging.basicConfig(handlers=[handler])
     logging.getLogger().setLevel(level)
 
 

@@ -4,6 +4,7 @@ Whatever a handler raises becomes a problem here; what nobody foresaw is logged 
 (`reporting.py`), and the client gets the id of that line.
 """
 
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -26,6 +27,7 @@ from millstream.web.limits import Limits
 from millstream.web.operations import OPERATIONS, Operation
 from millstream.web.ports import Application
 from millstream.web.problems import Problem
+from millstream.web.reporting import Reports
 from millstream.web.serving import Serving
 
 WORDS_OF_STATUS = {404: "not-found", 405: "method-not-allowed"}
@@ -56,7 +58,7 @@ def make_service(
         limits=found,
         calls=Calls(found),
         has_console=console is not None,
-        folders=folders,
+        reports=Reports(folders, seconds=time.monotonic),
     )
     routes = [_route(operation, serving) for operation in OPERATIONS]
     watch = None

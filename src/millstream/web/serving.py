@@ -1,5 +1,6 @@
 """What every handler has: the application, the limits, the threads; and how requests are read."""
 
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -13,7 +14,7 @@ from millstream.web.calls import Calls
 from millstream.web.limits import Limits
 from millstream.web.ports import Application, Declared, ServedView
 from millstream.web.problems import Problem, unknown
-from millstream.web.reporting import reported
+from millstream.web.reporting import Reports
 from millstream.web.row_json import to_json
 
 JSON = "application/json"
@@ -21,18 +22,17 @@ JSON = "application/json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Serving:
-    """Of one server; `closing` is set when it stops, so that feeds end. `folders`: whose names no
-    client is told."""
+    """Of one server; `closing` is set when it stops, so that feeds end."""
 
     application: Application
     limits: Limits
     calls: Calls
     has_console: bool = False
-    folders: tuple[str, ...] = ()
+    reports: Reports = field(default_factory=lambda: Reports((), seconds=time.monotonic))
     closing: anyio.Event = field(default_factory=anyio.Event)
 
     def reported(self, error: BaseException, doing: str) -> Problem:
-        return reported(error, doing, self.folders)
+        return self.reports.report(error, doing)
 
     def topic(self, name: str) -> Declared:
         known = self.application.topics()

@@ -3,7 +3,7 @@ import logging
 import subprocess
 import sys
 
-from millstream.base.diagnostics import JsonLines
+from millstream.base.diagnostics import JsonLines, TextLines
 
 
 def test_an_exception_is_a_field_of_its_line() -> None:
@@ -25,6 +25,14 @@ def test_an_exception_is_a_field_of_its_line() -> None:
         "logger": "millstream.x",
         "message": "job failed",
     }
+
+
+def test_what_a_client_wrote_makes_no_line_of_its_own() -> None:
+    record = logging.LogRecord(
+        "x", logging.INFO, "x.py", 1, "group %s is there", ("a\nERROR forged\x1b[2J\u2028é",), None
+    )
+    line = TextLines("%(levelname)s %(message)s").format(record)
+    assert line == r"INFO group a\nERROR forged\x1b[2J\u2028é is there"
 
 
 def test_an_error_that_nobody_can_catch_is_a_line_too() -> None:

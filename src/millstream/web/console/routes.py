@@ -71,11 +71,11 @@ OPEN_PATHS: Final = frozenset({actions.SIGN_IN, *(f"/console/static/{name}" for 
 
 
 def console_routes(console: Console) -> list[Route]:
-    acts = [Route(one.path, _told(one.handler, console), methods=[one.method]) for one in ACTS]
-    pages = [Route(one.path, _told(_shown(one), console), methods=["GET"]) for one in PAGES]
-    static = Route("/console/static/{name}", _told(_static, console), methods=["GET"])
+    acts = [_route(one.path, one.handler, console, one.method) for one in ACTS]
+    pages = [_route(one.path, _shown(one), console) for one in PAGES]
+    static = _route("/console/static/{name}", _static, console)
     front = Route("/console", _to_front, methods=["GET"])
-    other = Route("/console/{other:path}", _told(_not_there, console), methods=["GET"])
+    other = _route("/console/{other:path}", _not_there, console)
     return [front, static, *acts, *pages, other]
 
 
@@ -86,18 +86,17 @@ def _shown(page: Page) -> Handler:
     return handler
 
 
-def _told(handler: Handler, console: Console) -> Callable[[Request], Awaitable[Response]]:
+def _route(path: str, handler: Handler, console: Console, method: str = "GET") -> Route:
     async def endpoint(request: Request) -> Response:
         try:
             return await handler(request, console)
         except Exception as error:
-            doing = f"{request.method} {request.url.path}"
-            problem = console.serving.reported(error, doing)
+            problem = console.serving.reported(error, f"{method} {path}")
             if EVENT_STREAM in request.headers.get("accept", ""):
                 return problem_response(problem)
             return problem_page(request, problem, console)
 
-    return endpoint
+    return Route(path, endpoint, methods=[method])
 
 
 async def _not_there(request: Request, _console: Console) -> Response:
