@@ -7,7 +7,7 @@ has least. Standbys follow: each in a process that has nothing else of the task.
 """
 
 import heapq
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from millstream.broker.streams.task import NO_TASKS, TaskId, Tasks
@@ -46,6 +46,9 @@ def assign_tasks(assignees: Iterable[TaskAssignee], tasks: TasksToAssign) -> Map
     return draft.result()
 
 
+_Entry = tuple[tuple[int, float], int]  # a member's load, and its place in the order of names
+
+
 class _Draft:
     """Who has what, while it is being shared out. Of two equals the first by name is served."""
 
@@ -79,9 +82,9 @@ class _Draft:
         quota = _Quota(self._active, total)
         rest = [task for task in tasks if not self._keep(task, quota)]
         rest = [task for task in rest if not self._give_to_state(task, quota)]
-        least = _LeastLoaded(self.members, self._load)
+        least = _LeastLoaded(self.members, self._load)  # who has room: nobody has fewer
         for task in rest:
-            self._give(task, least.take(quota.has_room), quota)
+            self._give(task, least.take(), quota)
 
     def _keep(self, task: TaskId, quota: "_Quota") -> bool:
         owner = self._had_active.get(task)
@@ -122,11 +125,7 @@ class _Draft:
                 continue
             had = (*self._had_standby.get(task, ()), *filter(None, [self._had_active.get(task)]))
             keeps = [one for one in had if one.process_id not in taken and self._size(one) < share]
-            chosen = (
-                min(keeps, key=self._load)
-                if keeps
-                else least.take(lambda one, taken=taken: one.process_id not in taken)  # type: ignore[misc] # a default binds it
-            )
+            chosen = min(keeps, key=self._load) if keeps else least.take(without=taken)
             self._put(task, chosen, self._standby)
 
     # Loads.
@@ -141,7 +140,10 @@ class _Draft:
 
 
 class _LeastLoaded:
-    """Members by their load, which only rises: an entry that is out of date is put back."""
+    """Members by their load, which only rises: an entry that is out of date is put back.
+
+    By process first: the hundred threads of one that may not have a task are left out in one step.
+    """
 
     def __init__(
         self,
@@ -149,24 +151,37 @@ class _LeastLoaded:
         load_of: Callable[[TaskAssignee], tuple[int, float]],
     ) -> None:
         self._members, self._load_of = members, load_of
-        self._heap = [(load_of(one), rank) for rank, one in enumerate(members)]
-        heapq.heapify(self._heap)
+        self._threads: dict[str, list[_Entry]] = {}
+        for rank, one in enumerate(members):
+            self._threads.setdefault(one.process_id, []).append((load_of(one), rank))
+        for threads in self._threads.values():
+            heapq.heapify(threads)
+        self._processes = [(self._first_of(name), name) for name in self._threads]
+        heapq.heapify(self._processes)
 
-    def take(self, is_able: Callable[[TaskAssignee], bool]) -> TaskAssignee:
-        """There is one that is able; it stays in."""
-        passed: list[tuple[tuple[int, float], int]] = []
+    def take(self, without: Container[str] = ()) -> TaskAssignee:
+        """The first of a process that is not among those; there is one. It stays in."""
+        passed: list[tuple[_Entry, str]] = []
         while True:
-            load, rank = self._heap[0]
-            member = self._members[rank]
-            now = self._load_of(member)
-            if now != load:
-                heapq.heapreplace(self._heap, (now, rank))
-            elif is_able(member):
-                for one in passed:
-                    heapq.heappush(self._heap, one)
-                return member
+            first, process = self._processes[0]
+            now = self._first_of(process)
+            if now != first:
+                heapq.heapreplace(self._processes, (now, process))
+            elif process in without:
+                passed.append(heapq.heappop(self._processes))
             else:
-                passed.append(heapq.heappop(self._heap))
+                for one in passed:
+                    heapq.heappush(self._processes, one)
+                return self._members[first[1]]
+
+    def _first_of(self, process: str) -> "_Entry":
+        threads = self._threads[process]
+        while True:
+            load, rank = threads[0]
+            now = self._load_of(self._members[rank])
+            if now == load:
+                return load, rank
+            heapq.heapreplace(threads, (now, rank))
 
 
 class _Quota:

@@ -98,7 +98,7 @@ class StreamsBook:
     def owns_since(self, member_id: str, where: TopicPartition, epoch: int) -> bool:
         """Whether a task of this member, got in `epoch` or before, reads the partition."""
         member = self._members[member_id]
-        readers = () if self.topology is None else self.topology.readers_of(where.topic)
+        readers = () if self.topology is None else self.topology.readers.get(where.topic, ())
         granted = (member.progress.granted_epoch(TaskId(one, where.partition)) for one in readers)
         return any(since is not None and since <= epoch for since in granted)
 
@@ -271,6 +271,8 @@ class StreamsBook:
                     self._put(member)
         self._resolve()
         self._changed = {}
+        if self._members and self._hash() != self.metadata_hash:
+            self.bump()  # a topic has changed, and that this concerns the group was not stored
 
     def _check_owners(self, member_id: str, progress: StreamsProgress) -> None:
         for task in progress.owned_active():

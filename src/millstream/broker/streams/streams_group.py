@@ -5,6 +5,7 @@ StreamsGroupHeartbeat 0 as Apache Kafka 4.3 answers it. No clock, socket or disk
 The book is in `streams_book.py`.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
@@ -36,7 +37,7 @@ from millstream.broker.streams.streams_messages import (
     StreamsHeartbeat,
     StreamsHeartbeatReply,
 )
-from millstream.broker.streams.task import TaskId, Tasks
+from millstream.broker.streams.task import TaskId, Tasks, numbers_by_subtopology
 from millstream.broker.wire.error_codes import ErrorCode
 
 STREAMS_PROTOCOL_TYPE = "streams"
@@ -46,7 +47,6 @@ STREAMS_PROTOCOL_TYPE = "streams"
 class StreamsGroupLimits:
     """Kafka's defaults."""
 
-    group_size_max: int = 2**31 - 1
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = 5_000
     # An empty group waits, so that members started together meet in its first assignment.
@@ -145,7 +145,7 @@ class StreamsGroup:
     # Joining and heartbeating.
 
     def _hear(self, request: StreamsHeartbeat, now_ms: int) -> StreamsHeartbeatReply:
-        refusal = check_heartbeat(request) or self._refusal_of_size(request)
+        refusal = check_heartbeat(request)
         if refusal is not None:
             return refusal
         member = self._find_or_refuse(request)
@@ -157,13 +157,6 @@ class StreamsGroup:
             self._remove(member)
             return StreamsHeartbeatReply(member_id=request.member_id, epoch=LEAVING_EPOCH)
         return self._advance(member, request, now_ms)
-
-    def _refusal_of_size(self, request: StreamsHeartbeat) -> StreamsHeartbeatReply | None:
-        is_new = request.epoch == JOINING_EPOCH and self.book.find(request.member_id) is None
-        if not is_new or len(self.book) < self.limits.group_size_max:
-            return None
-        message = f"the group has {len(self.book)} members, which is its limit"
-        return refuse(ErrorCode.GROUP_MAX_SIZE_REACHED, message)
 
     def _find_or_refuse(self, request: StreamsHeartbeat) -> StreamsMember | StreamsHeartbeatReply:
         member = self.book.find(request.member_id)
@@ -289,17 +282,16 @@ class StreamsGroup:
                 )
 
     def _partitions(self, tasks: Iterable[TaskId]) -> Mapping[str, list[int]]:
-        """What the tasks read, by topic."""
-        found: dict[str, list[int]] = {}
-        own = sorted(tasks)
+        """What the tasks read, by topic; several subtopologies may read the same."""
+        found: dict[str, set[int]] = {}
+        own = numbers_by_subtopology(tasks)
         for part in self.book.topology.subtopologies if self.book.topology else ():
-            for name in part.read_topics:
+            numbers = own.get(part.id, [])
+            for name in {*part.read_topics} if numbers else ():
                 topic = self.book.catalog.named(name)
                 count = topic.partition_count if topic else 0
-                numbers = [n for id_, n in own if id_ == part.id and n < count]
-                if numbers:
-                    found[name] = numbers
-        return found
+                found.setdefault(name, set()).update(numbers[: bisect_left(numbers, count)])
+        return {name: sorted(numbers) for name, numbers in sorted(found.items()) if numbers}
 
     # Leaving, by word or by silence.
 

@@ -38,6 +38,8 @@ from tests.unit.broker.streams.steps import (
     task,
 )
 
+ENDPOINT = UserEndpoint(host="ada.example", port=8_080)
+
 
 @pytest.fixture
 def driver() -> StreamsDriver:
@@ -191,13 +193,6 @@ def test_a_topology_has_limits(driver: StreamsDriver) -> None:
     assert error_of(replace(SPLIT, copartition_groups=joins)) is ErrorCode.STREAMS_INVALID_TOPOLOGY
 
 
-def test_the_group_has_a_limit() -> None:
-    driver = StreamsDriver(group_size_max=1)
-    driver.join("ada")
-    assert driver.join("bob").error is ErrorCode.GROUP_MAX_SIZE_REACHED
-    assert driver.join("ada").error is ErrorCode.NONE
-
-
 def test_epochs_that_are_not_the_members_are_fenced(driver: StreamsDriver) -> None:
     ada = Thread(driver, "ada").join()
     assert driver.beat("ada", ada.epoch + 1).error is ErrorCode.FENCED_MEMBER_EPOCH
@@ -335,13 +330,42 @@ def test_another_number_of_standbys_begins_a_new_assignment() -> None:
 
 
 def test_members_hear_where_the_state_of_others_is(driver: StreamsDriver) -> None:
-    place = UserEndpoint(host="ada.example", port=8_080)
-    told = driver.join("ada", endpoint=place)
+    told = driver.join("ada", endpoint=ENDPOINT)
     assert told.endpoints is not None
     [own] = told.endpoints
-    assert (own.endpoint, own.active) == (place, {"words": [0, 1], "by-word": [0, 1]})
+    assert (own.endpoint, own.active) == (ENDPOINT, {"words": [0, 1], "by-word": [0, 1]})
     again = driver.beat("ada", told.epoch, endpoint_epoch=told.endpoint_epoch)
     assert again.endpoints is None
+
+
+def test_a_topic_that_several_parts_read_has_the_partitions_of_all() -> None:
+    driver = StreamsDriver(3, has_internal=False)
+    parts = tuple(Subtopology(id=one, source_topics=("words", "words")) for one in "012")
+    topology = Topology(epoch=0, subtopologies=parts)
+    told = driver.join("ada", topology=topology, endpoint=ENDPOINT)
+    driver.join("bob", topology=topology)
+    told = driver.beat("ada", told.epoch, owned=told.assigned)
+    assert told.assigned is not None
+    assert len({part for part, _ in told.assigned.active}) > 1
+    assert told.endpoints is not None
+    [own] = told.endpoints
+    assert own.active == {"words": [0, 1, 2]}
+
+
+@pytest.mark.timeout(60)
+def test_a_large_application_is_told_where_its_state_is_without_a_pause() -> None:
+    """One look through all tasks for each name took minutes, in the broker's loop."""
+    names = tuple(f"topic-{number}" for number in range(ENTRIES_MAX // 200))
+    parts = [Subtopology(id=f"{number}", source_topics=names) for number in range(200)]
+    driver = StreamsDriver(has_internal=False)
+    for name in names:
+        driver.put_topic(topic(name, 500))
+    told = driver.join(
+        "ada", topology=Topology(epoch=0, subtopologies=tuple(parts)), endpoint=ENDPOINT
+    )
+    assert told.endpoints is not None
+    [own] = told.endpoints
+    assert own.active == {name: [*range(500)] for name in sorted(names)}
 
 
 def test_a_member_stops_the_whole_application_until_all_are_gone(driver: StreamsDriver) -> None:
@@ -381,6 +405,25 @@ def test_a_deleted_group_leaves_nothing_behind(driver: StreamsDriver) -> None:
     assert driver.group.delete() is ErrorCode.NONE
     assert driver.group.state is GroupState.DEAD
     assert len(driver.stored) == len([*driver.group.book.fact_keys()]) == 3
+
+
+def test_a_change_of_topics_that_was_not_stored_is_noticed_after_a_restart() -> None:
+    """The topic is in the log of topics, and the group's own record went with the power."""
+    driver = StreamsDriver(has_internal=False)
+    ada = Thread(driver, "ada").join()
+    stored = dict(driver.stored)
+    for name in ("by-word", "counts"):
+        driver.put_topic(topic(name, 2))
+    driver.stored = stored
+    driver.restart()
+    assert ada.beat().told.active == all_tasks(2)
+    assert driver.group.state is GroupState.STABLE
+
+
+def test_a_restart_changes_no_epoch_of_a_group_whose_topics_stayed(driver: StreamsDriver) -> None:
+    ada = Thread(driver, "ada").join()
+    driver.restart()
+    assert ada.beat().epoch == driver.group.book.epoch == 2
 
 
 def test_sessions_start_again_after_a_restart(driver: StreamsDriver) -> None:
