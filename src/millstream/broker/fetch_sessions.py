@@ -32,6 +32,8 @@ SESSIONS_MAX = 1_000  # max.incremental.fetch.session.cache.slots
 # Of all sessions together: some 500 bytes each, and the name of its topic, which is no longer than
 # a topic's can be: with a longer one there is no session.
 PARTITIONS_MAX = 200_000
+# Of one: a request of fifty bytes makes the broker look at all of them, while others wait.
+SESSION_PARTITIONS_MAX = 10_000
 # When there is no room for another session, one may go that was not used for so long; or one that
 # is as old as that, for one with more partitions, which saves more (KIP-227).
 IDLE_MS = 120_000
@@ -211,10 +213,11 @@ class FetchSessions:
             self._unused_id(), owner, has_topic_ids, opened_ms=now_ms, used_ms=now_ms
         )
         session.update(request.topics, ())
-        if not session.partitions or not self._make_room(len(session.partitions), now_ms):
+        count = len(session.partitions)
+        if not 0 < count <= SESSION_PARTITIONS_MAX or not self._make_room(count, now_ms):
             return None
         self._sessions[session.session_id] = session
-        self.partition_count += len(session.partitions)
+        self.partition_count += count
         return session
 
     def close(self, session_id: int, *, owner: str) -> None:
@@ -236,7 +239,8 @@ class FetchSessions:
         if not session.partitions:
             self._remove(session)
             return None
-        if self.partition_count > self._partitions_max:
+        is_too_large = len(session.partitions) > SESSION_PARTITIONS_MAX
+        if is_too_large or self.partition_count > self._partitions_max:
             self._remove(session)
             raise FetchSessionNotFound(session_id=session.session_id)
         session.advance()

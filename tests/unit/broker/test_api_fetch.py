@@ -1,3 +1,4 @@
+import asyncio
 from typing import Any
 
 import pytest
@@ -412,6 +413,24 @@ def test_a_session_forgets_partitions_and_takes_new_ones(served: ServedNode) -> 
     for number in range(3):
         served.produce(b"a", partition=number)
     assert numbers(go_on(served, session_id, 2)) == [1, 2]
+
+
+def test_a_session_that_has_become_empty_is_answered_at_once(served: ServedNode) -> None:
+    """There is nothing to wait for, and another request may be behind it."""
+    served.create()
+    session_id = opened(served, 0).session_id
+    all_of_it = [ForgottenTopic(topic="orders", partitions=[0])]
+    asked = FetchRequest(
+        session_id=session_id,
+        session_epoch=1,
+        max_wait_ms=LONG_MS,
+        min_bytes=1,
+        forgotten_topics_data=all_of_it,
+    )
+    answer = served.ask_soon(asked, BY_NAME)
+    served.run(asyncio.sleep(0))
+    assert answer.done()
+    assert answer.result().session_id == 0
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from millstream.broker.fetch_sessions import (
     EPOCH_MAX,
     IDLE_MS,
     SEARCH_EVERY_MS,
+    SESSION_PARTITIONS_MAX,
     FetchSession,
     FetchSessionNotFound,
     FetchSessions,
@@ -104,6 +105,18 @@ def named(length: int, session_id: int = 0, epoch: int = 0) -> FetchRequest:
     asked = request(0, session_id=session_id, epoch=epoch)
     asked.topics[0].topic = "n" * length
     return asked
+
+
+def test_one_session_holds_so_many_partitions() -> None:
+    """A request of a few bytes makes the broker look at all of them."""
+    every = sessions()
+    assert open_one(every, *range(SESSION_PARTITIONS_MAX + 1)) is None
+    largest = open_one(every, *range(SESSION_PARTITIONS_MAX))
+    assert largest is not None
+    grown = request(SESSION_PARTITIONS_MAX, session_id=largest.session_id, epoch=1)
+    with pytest.raises(FetchSessionNotFound):
+        resume(every, grown)
+    assert (len(every), every.partition_count) == (0, 0)
 
 
 def test_no_session_keeps_a_name_that_no_topic_can_have() -> None:

@@ -47,7 +47,7 @@ def fetch(request: FetchRequest, call: Call) -> FetchResponse | Coroutine[Any, A
         attempt.read(must_not_block=True)
     except ReadWouldBlock:
         return _read_in_thread(request, call, session)
-    if attempt.is_enough or request.max_wait_ms <= 0:
+    if attempt.is_enough or request.max_wait_ms <= 0 or not request.topics:
         return attempt.answer()
     # What was read is let go here, not when the coroutine first runs: many may come at a time.
     return _wait_for_more(request, call, session, attempt.seen, attempt.missing_bytes)

@@ -220,7 +220,7 @@ class _ShareFetch:
 
     @property
     def _is_open(self) -> bool:
-        """A member that is gone meanwhile, or came back by another way, gets nothing here."""
+        """A member whose session has ended meanwhile, or goes on elsewhere, gets nothing here."""
         return self._shares.sessions.is_open(self._member, id(self._call.peer))
 
     async def _fetch_from(self, share: ServedShare, partition: ServedPartition) -> None:

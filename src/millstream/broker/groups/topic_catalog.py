@@ -74,5 +74,7 @@ class TopicCatalog:
         found = [topic for name in sorted(set(names)) if (topic := self._by_name.get(name))]
         if not found:
             return 0
-        digest = hashlib.blake2b(repr(found).encode(), digest_size=8).digest()
+        # Stored with the group: a value that is made otherwise rebalances all groups at a start.
+        said = repr([(topic.name, topic.id.hex(), topic.partition_count) for topic in found])
+        digest = hashlib.blake2b(said.encode(), digest_size=8).digest()
         return int.from_bytes(digest, "big", signed=True)
