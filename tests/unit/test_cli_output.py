@@ -3,6 +3,7 @@ import io
 import os
 import re
 import signal
+import threading
 from pathlib import Path
 
 import pytest
@@ -180,6 +181,24 @@ def test_a_closed_terminal_ends_a_long_command_as_ctrl_c_does() -> None:
     for number in (signal.SIGTERM, signal.SIGHUP):
         with pytest.raises(KeyboardInterrupt), terminate_as_interrupt():
             signal.raise_signal(number)
+
+
+class EndsLate:
+    """The signal comes while it is being taken away: nobody hears what is raised there."""
+
+    def __del__(self) -> None:
+        signal.raise_signal(signal.SIGTERM)
+
+
+def test_a_stop_that_comes_within_a_finalizer_is_heard_all_the_same() -> None:
+    def goes_on() -> None:
+        kept = EndsLate()
+        del kept
+        threading.Event().wait(30)
+
+    with pytest.raises(KeyboardInterrupt), terminate_as_interrupt():
+        goes_on()
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 
 def test_an_end_is_not_cut_short() -> None:

@@ -9,6 +9,7 @@ import os
 import select
 import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
@@ -22,6 +23,7 @@ from millstream.commands.options import BadUsage
 
 Handler = Callable[[int, FrameType | None], Any] | signal.Handlers
 
+REPEAT_SECONDS = 0.05
 ALARMS = ("ALREADY LOST", "may lose data NOW")
 
 
@@ -117,8 +119,31 @@ def terminate_as_interrupt() -> Iterator[None]:
     def interrupt(_signal: int, _frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
-    with _handled(interrupt, signal.SIGTERM, signal.SIGHUP):
+    with _handled(interrupt, signal.SIGTERM, signal.SIGHUP), _heard_in_finalizers():
         yield
+
+
+@contextmanager
+def _heard_in_finalizers() -> Iterator[None]:
+    """An exception in a `__del__` reaches nobody, and so an interrupt that comes just then: it
+    comes once more a moment later."""
+    former = sys.unraisablehook
+    repeats: list[threading.Timer] = []
+
+    def repeat(found: "sys.UnraisableHookArgs") -> None:
+        if isinstance(found.exc_value, KeyboardInterrupt):
+            repeats.append(threading.Timer(REPEAT_SECONDS, os.kill, (os.getpid(), signal.SIGTERM)))
+            repeats[-1].start()
+        else:
+            former(found)
+
+    sys.unraisablehook = repeat
+    try:
+        yield
+    finally:
+        sys.unraisablehook = former
+        for one in repeats:
+            one.cancel()
 
 
 @contextmanager
