@@ -164,10 +164,10 @@ class SourceInterrupted(Retryable):
 
 
 class CannotCapture(Rejected):
-    """The database lacks something: `findings` says what, and what mends it."""
+    """The database lacks something: the message says what, and what mends it."""
 
 
 def require_fit(capture: str, findings: Sequence[Finding], *, cannot: str) -> None:
     if fatal := [found for found in findings if found.is_fatal]:
-        why = "; ".join(f"{found.what} ({found.mend})" for found in fatal)
+        why = "; ".join(f"{found.what}: {found.mend}" for found in fatal)
         raise CannotCapture(f"the capture {capture} cannot {cannot}: {why}")
