@@ -11,6 +11,7 @@ $MILLSTREAM_ACCIDENTS. Who first comes to the point takes the file away, and the
     all-N    the application is killed when N have come to the point, each of which waits there
 """
 
+import contextlib
 import os
 import signal
 import sys
@@ -88,7 +89,7 @@ def happen(victim: str, directory: Path) -> None:
             assert not is_driver(), "a worker was to be killed"
             os.kill(os.getpid(), signal.SIGKILL)
         case "broker":
-            os.kill(int((directory / "broker.pid").read_text()), signal.SIGKILL)
+            kill_the_broker(directory)
         case "zombie":
             (directory / f"stopped-{os.getpid()}").touch()
             os.killpg(application, signal.SIGSTOP)
@@ -96,6 +97,15 @@ def happen(victim: str, directory: Path) -> None:
                 time.sleep(STOPPING_SECONDS)
             else:  # to this thread: others may stop later, it must not run on
                 signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
+
+
+def kill_the_broker(directory: Path) -> None:
+    """One that another accident has killed is started again by the test, which says its id."""
+    while True:
+        with contextlib.suppress(ProcessLookupError, ValueError):
+            os.kill(int((directory / "broker.pid").read_text()), signal.SIGKILL)
+            return
+        time.sleep(LOOK_SECONDS)
 
 
 def around(owner: Any, name: str, *, before: str | None = None, after: str | None = None) -> None:
