@@ -18,7 +18,7 @@ from random import Random
 import pytest
 
 from millstream import Broker
-from tests.clients.steps import numbered, produce
+from tests.clients.steps import end_offset, numbered, produce
 from tests.clients.transaction_steps import UNCOMMITTED, kept, visible
 from tests.support.broker_process import assert_no_traceback
 from tests.support.java_tools import TOOLS, java_class_command
@@ -28,6 +28,7 @@ from tests.support.raw_client import RawClient
 PARTITIONS = 2
 SEGMENT_BYTES = 32 << 10
 COPIER_SECONDS_MAX = 180.0
+KILLS = 5
 
 
 @pytest.fixture
@@ -116,28 +117,25 @@ class JavaCopier:
 def test_kafkas_copier_copies_every_message_once_though_it_and_the_broker_are_killed(
     broker: Broker, random: Random, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    count = 10_000
+    count, kills = 12_000, 0
     prepare(broker, count=count, partitions=1)
     copier = JavaCopier(broker.bootstrap)
-    broker_kills = copier_kills = 0
     deadline = time.monotonic() + COPIER_SECONDS_MAX
     try:
         while not copier.is_done:
             assert time.monotonic() < deadline, f"not done after {copier.starts} starts"
-            time.sleep(random.uniform(0, 3.0))
-            kills = broker_kills + copier_kills
-            if kills >= 8:
-                continue
-            if kills % 3 != 1:  # by turns, so that both are killed whatever the seed
-                broker_kills += 1
+            # Each kill has its share of the messages, so that there are some left for the last one.
+            is_due = kills < KILLS and end_offset(broker.bootstrap, "target") > kills * count // 10
+            time.sleep(random.uniform(0, 0.5))
+            if is_due and kills % 3 != 1:  # by turns: both are killed
                 broker.kill()
                 broker.start()
-            else:
-                copier_kills += 1
+            elif is_due:
                 copier.kill()
+            kills += is_due
     finally:
         copier.kill()
-    assert broker_kills > 1
+    assert kills > 2, "it was done before the broker was killed twice, and the copier once"
     assert copier.starts > 1
     assert_copied_once(broker.bootstrap, count, 1)
     assert len(visible(broker.bootstrap, "target", UNCOMMITTED)) > count, "nothing was aborted"

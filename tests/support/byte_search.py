@@ -5,6 +5,7 @@ unpacked is not passed over: who searches is told.
 """
 
 import base64
+import contextlib
 import io
 import re
 import zipfile
@@ -16,6 +17,7 @@ import pyarrow.parquet as pq
 
 from millstream.log.record_batch import HEADER_BYTES, decompress, read_header
 
+LOOKS_MAX = 20
 SEGMENT = re.compile(r"\d{20}\.log")
 LZ4_BLOCK = b"LZ4Block"  # how lz4-java frames what Spark writes
 LZ4_FRAME_HEAD_BYTES = len(LZ4_BLOCK) + 13
@@ -25,11 +27,19 @@ LZ4_RAW, LZ4_COMPRESSED = 0x10, 0x20
 def texts_in(*roots: Path) -> Iterator[tuple[str, bytes]]:
     """Where, and the bytes that are there."""
     for root in roots:
-        for file in sorted(path for path in root.rglob("*") if path.is_file()):
-            data = file.read_bytes()
+        for file, data in files_in(root):
             yield str(file), data
             for number, inside in enumerate(unpacked(file.name, data)):
                 yield f"{file}, unpacked {number}", inside
+
+
+def files_in(root: Path) -> list[tuple[Path, bytes]]:
+    """Of one moment: where a file goes meanwhile, what was in it may be in one that was read."""
+    for _ in range(LOOKS_MAX):
+        with contextlib.suppress(FileNotFoundError):
+            files = sorted(path for path in root.rglob("*") if path.is_file())
+            return [(file, file.read_bytes()) for file in files]
+    raise AssertionError(f"files under {root} came and went in each of {LOOKS_MAX} looks")
 
 
 def unpacked(name: str, data: bytes) -> Iterator[bytes]:
