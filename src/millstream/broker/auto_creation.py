@@ -3,7 +3,8 @@
 A client that names thousands of topics gets the first of them; for the others it asks again, as
 Kafka's clients do by themselves for a topic that is not there yet. A broker that has many
 partitions already creates topics only for who says so (CreateTopics). The same bound holds for the
-internal topics of Kafka Streams (api_88_streams_group_heartbeat.py).
+internal topics of Kafka Streams (api_88_streams_group_heartbeat.py), and for the dead-letter topics
+of share groups (sharing/dead_letters.py).
 """
 
 import logging

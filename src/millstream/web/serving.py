@@ -1,6 +1,5 @@
 """What every handler has: the application, the limits, the threads; and how requests are read."""
 
-import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -27,8 +26,8 @@ class Serving:
     application: Application
     limits: Limits
     calls: Calls
+    reports: Reports
     has_console: bool = False
-    reports: Reports = field(default_factory=lambda: Reports((), seconds=time.monotonic))
     closing: anyio.Event = field(default_factory=anyio.Event)
 
     def reported(self, error: BaseException, doing: str) -> Problem:

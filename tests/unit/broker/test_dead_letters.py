@@ -160,6 +160,7 @@ def test_a_record_whose_letter_cannot_be_written_stays_in_its_queue(
     assert len(said) == 1
     assert "workers" in said[0]
     assert DEAD in said[0]
+    assert "the records stay in the queue and come again" in said[0]
     served.create(DEAD)
     assert ada.fetch() == [(0, b"a", 1)]
     assert ada.acknowledge((0, 0, REJECT)) == ErrorCode.NONE
